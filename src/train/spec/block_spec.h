@@ -74,15 +74,25 @@ struct Saved {
 enum class Phase : uint8_t { forward, recompute_cheap, recompute, backward_input, backward_weight };
 std::string_view phase_name(Phase phase);
 
-// What a micro-batch asks of the model. pairs = sum over its tokens of the keys each one sees
-// (itself included).
+// Keys seen by all tokens of one causal sequence, each token's own included: length (length + 1)
+// / 2. With window > 0 a token sees at most `window` keys: window length - window (window - 1) / 2
+// once length >= window.
+int64_t visible_pairs(int64_t length, int64_t window);
+
+// What a micro-batch asks of the model. pairs = sum over its tokens of the keys each one sees.
 struct Workload {
   int64_t tokens = 0;
   int64_t pairs = 0;
-  // `sequences` whole sequences of `length` tokens, causal: pairs = sequences * length (length + 1)
-  // / 2.
+  // `sequences` whole causal sequences of `length` tokens.
   static Workload causal(int64_t sequences, int64_t length);
 };
+
+// The FLOP count that the MFU label "exact" stands for, forward and backward: 6 per matmul
+// parameter and token plus 12 per (query head element, visible key). head_pairs = sum over layers
+// of heads * head_dim * visible pairs.
+constexpr int64_t training_flops(int64_t matmul_parameters, int64_t tokens, int64_t head_pairs) {
+  return 6 * matmul_parameters * tokens + 12 * head_pairs;
+}
 
 struct Cost {
   // 2 m n k per matrix product, scores and weighted values counted over visible pairs only; no
@@ -121,8 +131,12 @@ struct BlockSpec {
   std::vector<Saved> saved(int64_t tokens) const;
   int64_t costly_bytes(int64_t tokens) const;  // size of the frame's costly part
   int64_t cheap_bytes(int64_t tokens) const;   // size of the frame's cheap part
+  // attention and mlp; the embedding has no frame, and the head's forward writes gradients, so
+  // neither runs again.
+  bool recomputable() const { return kind == BlockKind::attention || kind == BlockKind::mlp; }
   // The phase as train/model runs it. recompute = forward without the last product (no output is
-  // written).
+  // written). The head's forward is the training one: logits, their gradient and both products of
+  // it.
   Cost cost(const Workload& work, Phase phase) const;
 };
 
@@ -149,9 +163,8 @@ struct ModelSpec {
   // forward wrote, so it must come after it in each micro-batch.
   bool tied() const { return config.tie_embeddings; }
 
-  // Exact FLOPs of forward and backward per token: 6 N_mm + layers * 12 * heads * head_dim * mean
-  // visible keys (mean = pairs / tokens). Returned for the whole workload so that it stays an
-  // integer.
+  // training_flops() above for this model: an integer over the whole workload; divide by tokens for
+  // the rate a token.
   int64_t training_flops(const Workload& work) const;
 };
 
