@@ -10,6 +10,8 @@
 add_library(muster_flags INTERFACE)
 target_compile_options(muster_flags INTERFACE
   -Wall -Wextra -Wshadow -Wno-missing-field-initializers -fno-omit-frame-pointer
+  # False alarms of g++ 12 on std::string concatenation (GCC bug 105651).
+  -Wno-restrict
   # One order, whatever the machine: a compiler may not fuse a*b+c on its own.
   -ffp-contract=off)
 if(MUSTER_WERROR)

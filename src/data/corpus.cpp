@@ -1,0 +1,205 @@
+#include "data/corpus.h"
+
+#include <fmt/format.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "data/spool.h"
+#include "data/utf8.h"
+
+namespace muster {
+namespace {
+
+bool is_test_folder(std::string_view name) {
+  return name == "test" || name == "tests";
+}
+
+bool skipped_folder(std::string_view name, CorpusSpec::Kind kind) {
+  if (name == "__pycache__" || name == ".git") return true;
+  return kind == CorpusSpec::Kind::stdlib &&
+         (is_test_folder(name) || name == "idlelib" || name == "site-packages");
+}
+
+bool wanted_file(std::string_view name, const CorpusSpec& spec) {
+  if (spec.kind == CorpusSpec::Kind::stdlib) return name.ends_with(".py");
+  if (spec.endings.empty()) return true;
+  return std::any_of(spec.endings.begin(), spec.endings.end(),
+                     [&](const std::string& e) { return name.ends_with(e); });
+}
+
+}  // namespace
+
+Result<std::string> jsonl_text(std::string_view line, const std::string& field) {
+  const auto json = nlohmann::json::parse(line, nullptr, false);
+  if (json.is_discarded()) return Error(Code::invalid_argument, "the line is not JSON");
+  if (!json.is_object()) return Error(Code::invalid_argument, "the line is not a JSON object");
+  const auto it = json.find(field);
+  if (it == json.end() || !it->is_string()) {
+    return Error(Code::invalid_argument, fmt::format("the line has no text field '{}'", field));
+  }
+  return it->get<std::string>();
+}
+
+const Corpus::Document& Corpus::at(Part part, int64_t index) const {
+  const auto& documents = part_of(part);
+  MUSTER_CHECK(index >= 0 && index < static_cast<int64_t>(documents.size()), index,
+               documents.size());
+  return documents[static_cast<size_t>(index)];
+}
+
+void Corpus::add_document(Document document, std::string_view name, Xxh3& hash) {
+  document.id = xxh3_64(name);
+  hash.update(name);
+  hash.update_u64(static_cast<uint64_t>(document.length));
+  hash.update_u64(document.content);
+  // The top 53 bits as a share: the same documents are held out whatever else the corpus holds.
+  const bool held_out = static_cast<double>(document.id >> 11) * 0x1.0p-53 < held_out_share_;
+  (held_out ? held_out_ : train_).push_back(document);
+  (held_out ? counts_.held_out_documents : counts_.documents) += 1;
+  (held_out ? counts_.held_out_bytes : counts_.bytes) += document.length;
+}
+
+Status Corpus::add_file(const std::string& path, const std::string& name) {
+  auto text = read_file(*files_, path);
+  if (!text.ok()) {
+    ++counts_.skipped_unreadable;
+    return {};
+  }
+  ++counts_.files;
+  if (text->empty()) {
+    ++counts_.skipped_empty;
+    return {};
+  }
+  if (!is_utf8(*text)) {
+    ++counts_.skipped_not_utf8;
+    return {};
+  }
+  names_.push_back(path);
+  add_document({0, static_cast<uint32_t>(names_.size() - 1), 0, static_cast<int64_t>(text->size()),
+                xxh3_64(*text)},
+               name, hash_);
+  return {};
+}
+
+Status Corpus::add_jsonl(const std::string& path, const std::string& name, const CorpusSpec& spec) {
+  std::string plain = path;
+  if (path.ends_with(".zst")) {
+    MUSTER_TRY(plain, spool_zstd(*files_, path, spec.cache_folder));
+  }
+  MUSTER_TRY(const std::string text, read_file(*files_, plain));
+  ++counts_.files;
+  names_.push_back(plain);
+  const auto file = static_cast<uint32_t>(names_.size() - 1);
+  size_t begin = 0;
+  for (int64_t number = 1; begin < text.size(); ++number) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = std::string_view(text).substr(begin, end - begin);
+    const auto offset = static_cast<int64_t>(begin);
+    begin = end + 1;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    if (!is_utf8(line)) {
+      ++counts_.skipped_not_utf8;
+      continue;
+    }
+    const auto document = jsonl_text(line, spec.text_field);
+    if (!document.ok()) {
+      ++counts_.skipped_bad_lines;
+      continue;
+    }
+    if (document->empty()) {
+      ++counts_.skipped_empty;
+      continue;
+    }
+    add_document({0, file, offset, static_cast<int64_t>(line.size()), xxh3_64(line)},
+                 fmt::format("{}:{}", name, number), hash_);
+  }
+  return {};
+}
+
+Status Corpus::add_folder(const std::string& path, const std::string& name,
+                          const CorpusSpec& spec) {
+  auto entries = files_->list(path);
+  if (!entries.ok()) {
+    if (name.empty()) return std::move(entries).error();
+    ++counts_.skipped_unreadable;
+    return {};
+  }
+  for (const DirectoryEntry& entry : *entries) {
+    const std::string child = join_path(path, entry.name);
+    const std::string child_name = name.empty() ? entry.name : name + "/" + entry.name;
+    if (entry.kind == FileKind::symlink) {
+      ++counts_.skipped_links;
+    } else if (entry.kind == FileKind::directory) {
+      if (!skipped_folder(entry.name, spec.kind)) MUSTER_TRY(add_folder(child, child_name, spec));
+    } else if (entry.kind == FileKind::regular) {
+      if (spec.kind == CorpusSpec::Kind::jsonl) {
+        if (entry.name.ends_with(".jsonl") || entry.name.ends_with(".jsonl.zst")) {
+          MUSTER_TRY(add_jsonl(child, child_name, spec));
+        }
+      } else if (wanted_file(entry.name, spec)) {
+        MUSTER_TRY(add_file(child, child_name));
+      }
+    }
+  }
+  return {};
+}
+
+Result<Corpus> Corpus::open(Files& files, const CorpusSpec& spec) {
+  if (spec.paths.empty())
+    return Error(Code::invalid_argument, "the corpus has no paths; set data.paths");
+  if (!(spec.held_out_share >= 0 && spec.held_out_share < 1)) {
+    return Error(
+        Code::invalid_argument,
+        fmt::format("the held-out share {} must be at least 0 and below 1", spec.held_out_share));
+  }
+  Corpus corpus(files);
+  corpus.jsonl_ = spec.kind == CorpusSpec::Kind::jsonl;
+  corpus.text_field_ = spec.text_field;
+  corpus.held_out_share_ = spec.held_out_share;
+  for (const std::string& path : spec.paths) {
+    MUSTER_TRY(const FileStat stat, files.stat(path).context("corpus"));
+    const std::string name = path.substr(path.rfind('/') + 1);
+    if (stat.kind == FileKind::directory) {
+      MUSTER_TRY(corpus.add_folder(path, "", spec).context("corpus"));
+    } else if (corpus.jsonl_) {
+      MUSTER_TRY(corpus.add_jsonl(path, name, spec).context("corpus"));
+    } else if (stat.kind == FileKind::symlink) {
+      ++corpus.counts_.skipped_links;
+    } else {
+      MUSTER_TRY(corpus.add_file(path, name));
+    }
+  }
+  corpus.fingerprint_ = corpus.hash_.digest();
+  const CorpusCounts& c = corpus.counts_;
+  if (corpus.train_.empty()) {
+    return Error(Code::invalid_argument,
+                 fmt::format("the corpus at {} has no document to train on: {} files read; skipped "
+                             "{} symbolic links, {} not "
+                             "UTF-8, {} unreadable, {} empty, {} bad lines; {} held out",
+                             fmt::join(spec.paths, ", "), c.files, c.skipped_links,
+                             c.skipped_not_utf8, c.skipped_unreadable, c.skipped_empty,
+                             c.skipped_bad_lines, c.held_out_documents));
+  }
+  return corpus;
+}
+
+Result<std::string> Corpus::read(Part part, int64_t index) const {
+  const Document& document = at(part, index);
+  const std::string& path = names_[document.file];
+  MUSTER_TRY(const FileHandle file, files_->open(path, {OpenMode::read, false}));
+  std::string raw(static_cast<size_t>(document.length), '\0');
+  auto got = files_->read_at(file, std::as_writable_bytes(std::span(raw)), document.offset);
+  const Status closed = files_->close(file);
+  MUSTER_TRY(const size_t count, std::move(got));
+  MUSTER_TRY(closed);
+  if (count != raw.size() || xxh3_64(raw) != document.content) {
+    return Error(Code::corrupt,
+                 fmt::format("{} changed since the corpus was opened; start the run again", path));
+  }
+  if (!jsonl_) return raw;
+  return jsonl_text(raw, text_field_).context(path);
+}
+
+}  // namespace muster
