@@ -1,11 +1,11 @@
 #include "data/corpus.h"
 
 #include <fmt/format.h>
-#include <zstd.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/philox.h"
 #include "data/spool.h"
 #include "data/utf8.h"
 
@@ -49,16 +49,66 @@ const Corpus::Document& Corpus::at(Part part, int64_t index) const {
   return documents[static_cast<size_t>(index)];
 }
 
-void Corpus::add_document(Document document, std::string_view name, Xxh3& hash) {
+void Corpus::add_document(Document document, std::string_view name) {
   document.id = xxh3_64(name);
-  hash.update(name);
-  hash.update_u64(static_cast<uint64_t>(document.length));
-  hash.update_u64(document.content);
-  // The top 53 bits as a share: the same documents are held out whatever else the corpus holds.
-  const bool held_out = static_cast<double>(document.id >> 11) * 0x1.0p-53 < held_out_share_;
-  (held_out ? held_out_ : train_).push_back(document);
-  (held_out ? counts_.held_out_documents : counts_.documents) += 1;
-  (held_out ? counts_.held_out_bytes : counts_.bytes) += document.length;
+  hash_.update(name);
+  hash_.update_u64(static_cast<uint64_t>(document.length));
+  hash_.update_u64(document.content);
+  all_.push_back(document);
+}
+
+// The top 53 bits of the id as a share: the same documents are held out whatever else the corpus
+// holds.
+bool Corpus::held_out_by_name(const Document& document) const {
+  return unit_double(document.id) < held_out_share_;
+}
+
+Status Corpus::split(CorpusSpec::HoldOut hold_out) {
+  int64_t total = 0, before = 0;
+  for (const Document& document : all_) total += document.length;
+  // The first byte of the tail.
+  const int64_t border = total - static_cast<int64_t>(static_cast<double>(total) * held_out_share_);
+  for (const Document& document : all_) {
+    const int64_t end = before + document.length;
+    if (hold_out == CorpusSpec::HoldOut::by_name) {
+      (held_out_by_name(document) ? held_out_ : train_).push_back(document);
+    } else if (end <= border || before >= border || jsonl_) {
+      (before >= border ? held_out_ : train_).push_back(document);
+    } else {
+      MUSTER_TRY(const std::string text,
+                 read_raw(names_[document.file], document.offset, document.length));
+      int64_t cut = border - before;
+      while (cut > 0 && (static_cast<unsigned char>(text[static_cast<size_t>(cut)]) & 0xc0) == 0x80)
+        --cut;
+      const auto part = [&](int64_t from, int64_t to) {
+        const std::string_view piece = std::string_view(text).substr(
+            static_cast<size_t>(from), static_cast<size_t>(to - from));
+        return Document{document.id, document.file, document.offset + from, to - from,
+                        xxh3_64(piece)};
+      };
+      if (cut > 0) train_.push_back(part(0, cut));
+      held_out_.push_back(part(cut, document.length));
+    }
+    before = end;
+  }
+  for (const Document& d : train_) counts_.bytes += d.length;
+  for (const Document& d : held_out_) counts_.held_out_bytes += d.length;
+  counts_.documents = static_cast<int64_t>(train_.size());
+  counts_.held_out_documents = static_cast<int64_t>(held_out_.size());
+  all_.clear();
+  return {};
+}
+
+Result<std::string> Corpus::read_raw(const std::string& path, int64_t offset,
+                                     int64_t length) const {
+  MUSTER_TRY(const FileHandle file, files_->open(path, {OpenMode::read, false}));
+  std::string raw(static_cast<size_t>(length), '\0');
+  auto got = files_->read_at(file, std::as_writable_bytes(std::span(raw)), offset);
+  const Status closed = files_->close(file);
+  MUSTER_TRY(const size_t count, std::move(got));
+  MUSTER_TRY(closed);
+  raw.resize(count);
+  return raw;
 }
 
 Status Corpus::add_file(const std::string& path, const std::string& name) {
@@ -79,7 +129,7 @@ Status Corpus::add_file(const std::string& path, const std::string& name) {
   names_.push_back(path);
   add_document({0, static_cast<uint32_t>(names_.size() - 1), 0, static_cast<int64_t>(text->size()),
                 xxh3_64(*text)},
-               name, hash_);
+               name);
   return {};
 }
 
@@ -113,7 +163,7 @@ Status Corpus::add_jsonl(const std::string& path, const std::string& name, const
       continue;
     }
     add_document({0, file, offset, static_cast<int64_t>(line.size()), xxh3_64(line)},
-                 fmt::format("{}:{}", name, number), hash_);
+                 fmt::format("{}:{}", name, number));
   }
   return {};
 }
@@ -172,6 +222,7 @@ Result<Corpus> Corpus::open(Files& files, const CorpusSpec& spec) {
     }
   }
   corpus.fingerprint_ = corpus.hash_.digest();
+  MUSTER_TRY(corpus.split(spec.hold_out));
   const CorpusCounts& c = corpus.counts_;
   if (corpus.train_.empty()) {
     return Error(Code::invalid_argument,
@@ -188,13 +239,8 @@ Result<Corpus> Corpus::open(Files& files, const CorpusSpec& spec) {
 Result<std::string> Corpus::read(Part part, int64_t index) const {
   const Document& document = at(part, index);
   const std::string& path = names_[document.file];
-  MUSTER_TRY(const FileHandle file, files_->open(path, {OpenMode::read, false}));
-  std::string raw(static_cast<size_t>(document.length), '\0');
-  auto got = files_->read_at(file, std::as_writable_bytes(std::span(raw)), document.offset);
-  const Status closed = files_->close(file);
-  MUSTER_TRY(const size_t count, std::move(got));
-  MUSTER_TRY(closed);
-  if (count != raw.size() || xxh3_64(raw) != document.content) {
+  MUSTER_TRY(std::string raw, read_raw(path, document.offset, document.length));
+  if (static_cast<int64_t>(raw.size()) != document.length || xxh3_64(raw) != document.content) {
     return Error(Code::corrupt,
                  fmt::format("{} changed since the corpus was opened; start the run again", path));
   }

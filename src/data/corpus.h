@@ -29,8 +29,13 @@ struct CorpusSpec {
       paths;  // folders or files; stdlib: the one folder of the standard library
   std::vector<std::string> endings;  // files: accepted name endings (".py"); empty = all
   std::string text_field = "text";   // jsonl
-  double held_out_share = 0.02;      // of documents, chosen by the XXH3 of their relative name
-  std::string cache_folder;          // for spooled JSONL.zst; needed only then
+  // by_name: a share of the documents, chosen by the XXH3 of their relative name. tail: the last
+  // share of the bytes in reading order; a plain file that lies across the border is cut there (at
+  // a code point).
+  enum class HoldOut { by_name, tail };
+  HoldOut hold_out = HoldOut::by_name;
+  double held_out_share = 0.02;
+  std::string cache_folder;  // for spooled JSONL.zst; needed only then
 };
 
 struct CorpusCounts {
@@ -73,13 +78,17 @@ class Corpus {
   Status add_file(const std::string& path, const std::string& name);
   Status add_folder(const std::string& path, const std::string& name, const CorpusSpec& spec);
   Status add_jsonl(const std::string& path, const std::string& name, const CorpusSpec& spec);
-  void add_document(Document document, std::string_view name, Xxh3& hash);
+  void add_document(Document document, std::string_view name);
+  bool held_out_by_name(const Document& document) const;
+  Status split(CorpusSpec::HoldOut hold_out);
+  Result<std::string> read_raw(const std::string& path, int64_t offset, int64_t length) const;
 
   Files* files_;
   bool jsonl_ = false;
   std::string text_field_;
   double held_out_share_ = 0;
   std::vector<std::string> names_;  // path of each file as opened
+  std::vector<Document> all_;       // while open() runs
   std::vector<Document> train_, held_out_;
   CorpusCounts counts_;
   Hash128 fingerprint_;

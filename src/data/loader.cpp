@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/philox.h"
 #include "data/permutation.h"
 
 namespace muster {
@@ -90,6 +91,7 @@ struct Loader::Worker {
   const int64_t first, count;
   std::optional<std::pair<uint64_t, int64_t>> loaded;  // epoch and number of the group in `group`
   PackedGroup group;
+  std::optional<Permutation> sequence_order;
 
   int64_t groups() const {
     return (corpus.size(Corpus::Part::train) + shape.group_documents - 1) / shape.group_documents;
@@ -110,6 +112,10 @@ struct Loader::Worker {
       const FimKey key{cursor.seed, cursor.epoch, corpus.id(Corpus::Part::train, document)};
       encoder.append(text, key, group.ids, group.starts);
     }
+    const int64_t sequences = group.sequences(shape.sequence_length);
+    // Neighbouring sequences of a long document would otherwise always share a step.
+    const uint64_t key = philox_u64(cursor.seed, cursor.epoch, static_cast<uint64_t>(cursor.group));
+    sequence_order.emplace(static_cast<uint64_t>(sequences), key, 1);
     loaded = std::pair{cursor.epoch, cursor.group};
     return {};
   }
@@ -139,8 +145,10 @@ struct Loader::Worker {
           if (r == 0)
             batch.first_sequence =
                 fmt::format("{}/{}/{}", cursor.epoch, cursor.group, cursor.sequence);
-          append_sequence(group, cursor.sequence, shape.sequence_length,
-                          encoder.special().end_of_text, batch.rows);
+          append_sequence(
+              group,
+              static_cast<int64_t>(sequence_order->at(static_cast<uint64_t>(cursor.sequence))),
+              shape.sequence_length, encoder.special().end_of_text, batch.rows);
         }
         ++cursor.sequence;
         ++cursor.sequences_taken;

@@ -3,9 +3,10 @@
 // prefetch depth.
 //
 // Documents are taken in the order of a keyed permutation per epoch, in groups of
-// `group_documents`; a group is encoded and packed as a whole (every rank computes the sequence
-// count of every group, so all agree where a sequence is without talking). A step takes
-// micro_batches x rows sequences in order; a rank materialises only its micro-batches.
+// `group_documents`; a group is encoded and packed as a whole, and its sequences are taken in a
+// keyed order of their own (every rank computes the sequence count of every group, so all agree
+// where a sequence is without talking). A step takes micro_batches x rows sequences in order; a
+// rank materialises only its micro-batches.
 //
 // A background thread prepares steps ahead within a byte budget. One consumer thread.
 #pragma once
@@ -36,7 +37,7 @@ struct LoaderShape {
 struct LoaderCursor {
   uint64_t seed = 0;
   uint64_t epoch = 0;
-  int64_t group = 0, sequence = 0;  // the next sequence inside the group
+  int64_t group = 0, sequence = 0;  // the next place in the group's order of sequences
   int64_t sequences_taken = 0;
   Hash128 corpus, encoding;  // fingerprints; other data is refused on restore
 

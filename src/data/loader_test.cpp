@@ -107,6 +107,27 @@ TEST(Corpus, HoldsOutTheSameDocumentsWhateverElseItHolds) {
   }
 }
 
+TEST(Corpus, TheTailIsCutAtTheShareOfBytes) {
+  const Folder folder;
+  folder.write("one.txt", "0123456789\xc3\xa9" + std::string(8, 'z'));  // 20 bytes, é at 10
+  RealFiles files("");
+  CorpusSpec spec = folder_spec(folder);
+  spec.hold_out = CorpusSpec::HoldOut::tail;
+  const struct {
+    double share;
+    size_t train;
+  } cases[] = {{0.1, 18}, {0.45, 10}, {0.9, 2}};  // 0.45 would cut inside é
+  for (const auto& c : cases) {
+    spec.held_out_share = c.share;
+    const Corpus corpus = Corpus::open(files, spec).value();
+    const std::string train = corpus.read(Corpus::Part::train, 0).value();
+    const std::string held_out = corpus.read(Corpus::Part::held_out, 0).value();
+    EXPECT_EQ(train.size(), c.train) << c.share;
+    EXPECT_EQ(train.size() + held_out.size(), 20u);
+    EXPECT_EQ(corpus.counts().held_out_bytes, static_cast<int64_t>(held_out.size()));
+  }
+}
+
 TEST(Corpus, TheFingerprintFollowsNamesAndContents) {
   const Folder a, b;
   a.write("x.py", "1");
