@@ -105,6 +105,7 @@ class Files {
   // Writes all of `data` or fails.
   virtual Status write_at(FileHandle file, std::span<const std::byte> data, int64_t offset) = 0;
   virtual Status append(FileHandle file, std::span<const std::byte> data) = 0;
+  virtual Result<int64_t> size(FileHandle file) = 0;  // also where the path was a symbolic link
   virtual Status truncate(FileHandle file, int64_t length) = 0;
   virtual Status sync_data(FileHandle file) = 0;  // fdatasync
   virtual Status sync_file(FileHandle file) = 0;  // fsync

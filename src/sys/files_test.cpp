@@ -91,6 +91,7 @@ TEST_P(FilesContract, OpenModesKeepTheirPromises) {
   const FileHandle again = files_.open("log", {OpenMode::write_existing, false}).value();
   EXPECT_TRUE(files_.write_at(again, std::as_bytes(std::span("F", 1)), 0).ok());
   EXPECT_TRUE(files_.truncate(again, 5).ok());
+  EXPECT_EQ(files_.size(again).value(), 5);
   EXPECT_TRUE(files_.sync_data(again).ok());
   EXPECT_TRUE(files_.sync_file(again).ok());
   EXPECT_TRUE(files_.close(again).ok());

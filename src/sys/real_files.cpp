@@ -169,6 +169,12 @@ Status RealFiles::append(FileHandle file, std::span<const std::byte> data) {
   return {};
 }
 
+Result<int64_t> RealFiles::size(FileHandle file) {
+  struct stat about{};
+  if (::fstat(file.id, &about) != 0) return failed("stat", file.id);
+  return static_cast<int64_t>(about.st_size);
+}
+
 Status RealFiles::truncate(FileHandle file, int64_t length) {
   while (::ftruncate(file.id, length) != 0) {
     if (errno != EINTR) return failed("truncate", file.id);

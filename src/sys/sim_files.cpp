@@ -350,6 +350,13 @@ Status SimFiles::append(FileHandle file, std::span<const std::byte> data) {
   return write_at(file, data, end);
 }
 
+Result<int64_t> SimFiles::size(FileHandle file) {
+  const std::lock_guard lock(mutex_);
+  const auto open = open_.find(file.id);
+  if (open == open_.end()) return sim_error(EBADF, "size of handle", std::to_string(file.id));
+  return static_cast<int64_t>(disk_.find(open->second.inode)->bytes.size());
+}
+
 Status SimFiles::truncate(FileHandle file, int64_t length) {
   const std::lock_guard lock(mutex_);
   MUSTER_TRY(const OpenFile* open, open_file(file, true));

@@ -57,6 +57,7 @@ class SimFiles final : public Files {
   Result<size_t> read_at(FileHandle file, std::span<std::byte> out, int64_t offset) override;
   Status write_at(FileHandle file, std::span<const std::byte> data, int64_t offset) override;
   Status append(FileHandle file, std::span<const std::byte> data) override;
+  Result<int64_t> size(FileHandle file) override;
   Status truncate(FileHandle file, int64_t length) override;
   Status sync_data(FileHandle file) override;
   Status sync_file(FileHandle file) override;
