@@ -257,7 +257,7 @@ std::string Schema::nearest(std::string_view key) const {
 Result<Config> Config::resolve(const Schema& schema, const Sources& sources) {
   Config config;
   for (const auto& [key, setting] : schema.settings())
-    config.entries_[key] = {setting.fallback, "default"};
+    config.entries_[key] = {setting.type, setting.fallback, "default"};
 
   const auto put = [&](const std::string& key, const toml::node& node,
                        const std::string& origin) -> Status {
@@ -267,7 +267,7 @@ Result<Config> Config::resolve(const Schema& schema, const Sources& sources) {
                                                        origin, key, schema.nearest(key)));
     }
     MUSTER_TRY(auto value, convert(*setting, node).context(origin));
-    config.entries_[key] = {std::move(value), origin};
+    config.entries_[key] = {setting->type, std::move(value), origin};
     return {};
   };
 
@@ -343,9 +343,16 @@ const std::vector<std::string>& Config::text_list(std::string_view key) const {
 }
 
 std::string Config::to_toml() const {
+  const auto text_of = [](const Entry& entry) {
+    // Quantities are written in their base unit, so that no digit is lost.
+    if (entry.type == Setting::Type::bytes)
+      return fmt::format("\"{}B\"", std::get<int64_t>(entry.value));
+    if (entry.type == Setting::Type::duration)
+      return fmt::format("\"{}ns\"", std::get<int64_t>(entry.value));
+    return config_value_text(entry.value);
+  };
   std::string text;
-  for (const auto& [key, entry] : entries_)
-    text += fmt::format("{} = {}\n", key, config_value_text(entry.value));
+  for (const auto& [key, entry] : entries_) text += fmt::format("{} = {}\n", key, text_of(entry));
   return text;
 }
 

@@ -71,6 +71,7 @@ class Schema {
 class Config {
  public:
   struct Entry {
+    Setting::Type type;
     ConfigValue value;
     std::string origin;  // "default", "examples/x.toml:12", "MUSTER_STEPS", "--set steps=3"
   };
@@ -94,7 +95,8 @@ class Config {
   Nanos duration(std::string_view key) const { return Nanos{integer(key)}; }
 
   const std::map<std::string, Entry, std::less<>>& entries() const { return entries_; }
-  // Canonical TOML of all values, sorted by key: equal configurations give equal text.
+  // Canonical TOML of all values, sorted by key, that resolve() reads back to the same values:
+  // equal configurations give equal text.
   std::string to_toml() const;
 
  private:
