@@ -47,10 +47,10 @@ Status validate(const Schedule& s) {
 
 double learning_rate(const Schedule& s, int64_t step) {
   MUSTER_CHECK(step >= 0, step);
-  if (step < s.warmup_steps)
-    return s.lr * static_cast<double>(step + 1) / static_cast<double>(s.warmup_steps);
   const int64_t last = s.steps - 1;
   step = std::min(step, last);
+  if (step < s.warmup_steps)
+    return s.lr * static_cast<double>(step + 1) / static_cast<double>(s.warmup_steps);
   const double fall = s.lr - s.min_lr;
   switch (s.kind) {
     case ScheduleKind::constant:
