@@ -57,32 +57,30 @@ class TcpStore {
     TcpStoreRequestParser parser;
     bool validated = false;
     Pending pending = Pending::none;
-    size_t missing = 0;                     // keys a WAIT still needs
-    std::vector<std::string> pending_keys;  // where it is registered
+    std::vector<std::string> missing;  // keys a WAIT still needs, or the key of a BARRIER
   };
   using Waiters = std::map<std::string, std::deque<ConnectionId>, std::less<>>;
 
-  // An error text closes the connection.
-  std::string handle(ConnectionId id, Connection& connection, const TcpStoreRequest& request,
-                     Effects& effects);
-  std::string handle_add(ConnectionId id, const TcpStoreRequest& request, Effects& effects);
-  std::string handle_barrier(ConnectionId id, Connection& connection,
-                             const TcpStoreRequest& request, Effects& effects);
+  // Handles what a connection has sent so far. An error closes it.
+  Status handle_buffered(ConnectionId id, Connection& connection, Effects& effects);
+  Status handle(ConnectionId id, Connection& connection, const TcpStoreRequest& request,
+                Effects& effects);
+  Status handle_value_request(ConnectionId id, const TcpStoreRequest& request, Effects& effects);
+  Status handle_add(ConnectionId id, const TcpStoreRequest& request, Effects& effects);
   void handle_compare_set(ConnectionId id, const TcpStoreRequest& request, Effects& effects);
   void handle_wait(ConnectionId id, Connection& connection, const TcpStoreRequest& request,
                    Effects& effects);
-  void handle_cancel(ConnectionId id, Connection& connection, Effects& effects);
-  void handle_queue_push(const TcpStoreRequest& request, Effects& effects);
+  Status handle_barrier(ConnectionId id, Connection& connection, const TcpStoreRequest& request,
+                        Effects& effects);
   void handle_queue_pop(ConnectionId id, const TcpStoreRequest& request, Effects& effects);
 
   bool present(std::string_view key) const;
+  size_t queue_length(std::string_view key) const;
   void set(std::string_view key, std::string_view value, Effects& effects);
-  void wake_all(std::string_view key, Effects& effects);
-  void key_arrived(ConnectionId id, Effects& effects);
-  void release(Waiters& waiters, std::string_view key, Effects& effects);
+  // `key` is there now: tells at most `most` of those that wait for it, first come first.
+  void wake(std::string_view key, size_t most, Effects& effects);
+  void finish_pending(ConnectionId id, Connection& connection, Effects& effects);
   void forget_pending(ConnectionId id, Connection& connection);
-  // Handles what a connection sent while its request was pending.
-  void drain(ConnectionId id, Effects& effects);
 
   ConnectionId next_connection_ = 1;
   std::unordered_map<ConnectionId, Connection> connections_;
@@ -90,7 +88,7 @@ class TcpStore {
   std::map<std::string, std::deque<std::string>, std::less<>> queues_;
   Waiters key_waiters_;                 // WAIT
   Waiters barrier_waiters_;             // BARRIER
-  std::vector<ConnectionId> released_;  // whose pending request ended in this call
+  std::vector<ConnectionId> finished_;  // pending requests that ended; more may be buffered behind
 };
 
 }  // namespace muster

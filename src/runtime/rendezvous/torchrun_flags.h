@@ -61,7 +61,7 @@ struct TorchrunFlags {
   std::vector<std::string> signals_to_handle = {"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"};
   Nanos shutdown_timeout = std::chrono::seconds{30};
   bool virtual_local_rank = false;
-  bool help = false, version = false;
+  bool help = false;
 
   std::string script;                  // or module, program, function
   std::vector<std::string> arguments;  // for it
