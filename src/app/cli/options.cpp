@@ -49,6 +49,10 @@ void Options::positional(const std::string& name, std::string& target, const std
                          bool required) {
   impl_->app.add_option(name, target, help)->required(required);
 }
+void Options::positionals(const std::string& name, std::vector<std::string>& target,
+                          const std::string& help, bool required) {
+  impl_->app.add_option(name, target, help)->required(required);
+}
 void Options::rest(std::vector<std::string>& target, const std::string& name,
                    const std::string& help) {
   impl_->rest = &target;

@@ -33,6 +33,9 @@ class Options {
               const std::string& help);  // repeatable
   void positional(const std::string& name, std::string& target, const std::string& help,
                   bool required = true);
+  // Any number of words; options may stand before, between and after them.
+  void positionals(const std::string& name, std::vector<std::string>& target,
+                   const std::string& help, bool required);
   void rest(std::vector<std::string>& target, const std::string& name, const std::string& help);
   // Stop reading options at the first positional argument (torchrun: SCRIPT ARGS…); the remainder
   // goes to `target`.
