@@ -146,19 +146,6 @@ double cos(double x) {
   return (a.quadrant + 1) & 2 ? -value : value;
 }
 
-double tanh(double x) {
-  const double a = std::fabs(x);
-  if (std::isnan(x) || a > 22) return std::isnan(x) ? x : std::copysign(1.0, x);
-  double value;
-  if (2 * a <= kLn2High / 2) {
-    const double m = expm1_small(2 * a);  // tanh = m / (m + 2) loses nothing near 0
-    value = m / (m + 2.0);
-  } else {
-    value = 1.0 - 2.0 / (exp(2 * a) + 1.0);
-  }
-  return std::copysign(value, x);
-}
-
 double pow(double x, double y) {
   if (y == 0 || x == 1) return 1;
   MUSTER_CHECK(!(x < 0), x, y, "strict::pow takes x >= 0");

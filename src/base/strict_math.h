@@ -19,7 +19,6 @@ double log1p(double x);  // 2 ulp
 // arguments give NaN.
 double sin(double x);
 double cos(double x);
-double tanh(double x);  // 3 ulp
 // x >= 0. Error about (1 + |y log x|) ulp: made for decay rates and frequency bases.
 double pow(double x, double y);
 // x^n by repeated squaring, n >= 0.

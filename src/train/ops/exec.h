@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
+#include "base/result.h"
 #include "sys/arena.h"
 #include "sys/thread_team.h"
 
@@ -13,6 +15,10 @@ enum class Isa : uint8_t { scalar, avx2, avx512 };
 // The widest set this CPU has; MUSTER_ISA=scalar|avx2|avx512 lowers it (read once by the caller,
 // not here).
 Isa best_isa();
+std::string_view isa_name(Isa isa);
+// The set called `name` ("" = best). Errors: invalid_argument for an unknown name, unsupported for
+// one above `best`.
+Result<Isa> isa_from(std::string_view name, Isa best);
 
 // strict: own kernels, fixed orders, equal bits everywhere. fast: vendor or own matrix product per
 // shape.

@@ -1,0 +1,70 @@
+// Vec: Lanes<float> (lanes.h) as one AVX-512 register. Included by *_avx512.cpp only.
+#pragma once
+
+// GCC 12 warns about its own intrinsics, which start from an undefined register on purpose.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#include <immintrin.h>
+#pragma GCC diagnostic pop
+
+#include "train/ops/lanes.h"
+
+namespace muster::ops::MUSTER_OPS_ISA {
+
+struct Vec {
+  using Scalar = float;
+  __m512 v;
+
+  static __mmask16 first_mask(int64_t n) {
+    return static_cast<__mmask16>(_bzhi_u32(0xffff, static_cast<uint32_t>(n)));
+  }
+  static Vec set(float value) { return {_mm512_set1_ps(value)}; }
+  static Vec zero() { return {_mm512_setzero_ps()}; }
+  static Vec load(const float* from) { return {_mm512_loadu_ps(from)}; }
+  static Vec load_first(const float* from, int64_t n) {
+    return {_mm512_maskz_loadu_ps(first_mask(n), from)};
+  }
+  void store(float* to) const { _mm512_storeu_ps(to, v); }
+  void store_first(float* to, int64_t n) const { _mm512_mask_storeu_ps(to, first_mask(n), v); }
+  Vec first_else(int64_t n, Vec other) const {
+    return {_mm512_mask_mov_ps(other.v, first_mask(n), v)};
+  }
+
+  friend Vec operator+(Vec x, Vec y) { return {_mm512_add_ps(x.v, y.v)}; }
+  friend Vec operator-(Vec x, Vec y) { return {_mm512_sub_ps(x.v, y.v)}; }
+  friend Vec operator*(Vec x, Vec y) { return {_mm512_mul_ps(x.v, y.v)}; }
+  friend Vec operator/(Vec x, Vec y) { return {_mm512_div_ps(x.v, y.v)}; }
+  friend Vec fma(Vec x, Vec y, Vec z) { return {_mm512_fmadd_ps(x.v, y.v, z.v)}; }
+  friend Vec fnma(Vec x, Vec y, Vec z) { return {_mm512_fnmadd_ps(x.v, y.v, z.v)}; }
+  friend Vec max(Vec x, Vec y) { return {_mm512_max_ps(x.v, y.v)}; }
+  friend Vec min(Vec x, Vec y) { return {_mm512_min_ps(x.v, y.v)}; }
+  friend Vec sqrt(Vec x) { return {_mm512_sqrt_ps(x.v)}; }
+  friend Vec if_less(Vec x, Vec y, Vec yes, Vec no) {
+    return {_mm512_mask_mov_ps(no.v, _mm512_cmp_ps_mask(x.v, y.v, _CMP_LT_OQ), yes.v)};
+  }
+  friend Vec add_exponent(Vec p, Vec t) {
+    return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p.v),
+                                                 _mm512_slli_epi32(_mm512_castps_si512(t.v), 23)))};
+  }
+
+  float sum() const {
+    const __m256 w = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    const __m128 x = _mm_add_ps(_mm256_castps256_ps128(w), _mm256_extractf128_ps(w, 1));
+    const __m128 y = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_add_ss(y, _mm_shuffle_ps(y, y, 1)));
+  }
+  float largest() const {
+    const __m256 w = _mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    const __m128 x = _mm_max_ps(_mm256_castps256_ps128(w), _mm256_extractf128_ps(w, 1));
+    const __m128 y = _mm_max_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_max_ss(y, _mm_shuffle_ps(y, y, 1)));
+  }
+  void add_squares(double* sums) const {
+    const __m512d x = _mm512_cvtps_pd(_mm512_castps512_ps256(v));
+    const __m512d y = _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
+    _mm512_storeu_pd(sums, _mm512_fmadd_pd(x, x, _mm512_loadu_pd(sums)));
+    _mm512_storeu_pd(sums + 8, _mm512_fmadd_pd(y, y, _mm512_loadu_pd(sums + 8)));
+  }
+};
+
+}  // namespace muster::ops::MUSTER_OPS_ISA
