@@ -53,7 +53,7 @@ int64_t StraightPass<T>::arena_bytes(const ModelSpec& spec, int64_t max_tokens) 
   int64_t most = 0;
   for (const BlockSpec& b : spec.blocks) {
     const int64_t frame = b.costly_bytes(max_tokens) + b.cheap_bytes(max_tokens);
-    for (Phase phase : {Phase::forward, Phase::backward_input, Phase::backward_weight})
+    for (BlockPhase phase : {BlockPhase::forward, BlockPhase::backward_input, BlockPhase::backward_weight})
       most = std::max(most, b.cost({max_tokens, 0}, phase).workspace + frame);
   }
   return most;

@@ -52,43 +52,43 @@ int64_t frame_slot(int64_t bytes) {
   return part.place(0);
 }
 
-Cost embedding_cost(const Sizes& s, const ModelConfig& m, Phase phase) {
+Cost embedding_cost(const Sizes& s, const ModelConfig& m, BlockPhase phase) {
   Cost cost;
-  if (phase == Phase::forward) cost.bytes = s.T * s.d * s.E * (s.gpt2 ? 3 : 2) + 4 * s.T;
-  if (phase == Phase::backward_weight) {
+  if (phase == BlockPhase::forward) cost.bytes = s.T * s.d * s.E * (s.gpt2 ? 3 : 2) + 4 * s.T;
+  if (phase == BlockPhase::backward_weight) {
     const int64_t rows = m.tie_embeddings ? s.T : s.V;  // tied: only rows in use are touched
     cost.bytes = (s.T * s.d + rows * s.d + (s.gpt2 ? s.T * s.d + m.context * s.d : 0)) * s.E;
   }
   return cost;
 }
 
-Cost attention_cost(const Sizes& s, const Workload& w, Phase phase) {
+Cost attention_cost(const Sizes& s, const Workload& w, BlockPhase phase) {
   const int64_t in = s.qkv * s.d, out = s.q * s.d;  // elements of the two matrices
   const int64_t scores = 2 * s.H * s.c * w.pairs;   // one product over the visible pairs
   const int64_t heads = s.T * s.qkv * s.E;          // q, k and v, or their gradients
   const int64_t row = s.T * s.d * s.E, values = s.T * s.q * s.E;
   Cost cost;
   switch (phase) {
-    case Phase::forward:
+    case BlockPhase::forward:
       cost.flops = 2 * s.T * (in + out) + 2 * scores;
       cost.bytes = (in + out) * s.E + 4 * row + 4 * heads + 2 * values;
       cost.workspace = frame_slot(heads);
       break;
-    case Phase::recompute:
+    case BlockPhase::recompute:
       cost.repeated_flops = 2 * s.T * in + 2 * scores;
       cost.bytes = in * s.E + 3 * row + 4 * heads + values;
       cost.workspace = frame_slot(heads);
       break;
-    case Phase::recompute_cheap:
+    case BlockPhase::recompute_cheap:
       cost.bytes = 2 * row;
       break;
-    case Phase::backward_input:
+    case BlockPhase::backward_input:
       cost.flops = 2 * s.T * (in + out) + 4 * scores;
       cost.repeated_flops = scores;
       cost.bytes = (in + out) * s.E + 5 * row + 5 * heads + 3 * values;
       cost.workspace = frame_slot(values) + 3 * kFrameAlignment + heads;
       break;
-    case Phase::backward_weight:
+    case BlockPhase::backward_weight:
       cost.flops = 2 * s.T * (in + out);
       cost.bytes = (in + out) * s.E + 2 * row + heads + values;
       break;
@@ -96,28 +96,28 @@ Cost attention_cost(const Sizes& s, const Workload& w, Phase phase) {
   return cost;
 }
 
-Cost mlp_cost(const Sizes& s, Phase phase) {
+Cost mlp_cost(const Sizes& s, BlockPhase phase) {
   const int64_t up = s.up * s.d, down = s.F * s.d;
   const int64_t row = s.T * s.d * s.E, wide = s.T * s.up * s.E, act = s.T * s.F * s.E;
   Cost cost;
   switch (phase) {
-    case Phase::forward:
+    case BlockPhase::forward:
       cost.flops = 2 * s.T * (up + down);
       cost.bytes = (up + down) * s.E + 4 * row + 2 * wide + 2 * act;
       break;
-    case Phase::recompute:
+    case BlockPhase::recompute:
       cost.repeated_flops = 2 * s.T * up;
       cost.bytes = up * s.E + 3 * row + 2 * wide + act;
       break;
-    case Phase::recompute_cheap:
+    case BlockPhase::recompute_cheap:
       cost.bytes = 2 * row + wide + act;
       break;
-    case Phase::backward_input:
+    case BlockPhase::backward_input:
       cost.flops = 2 * s.T * (up + down);
       cost.bytes = (up + down) * s.E + 5 * row + 3 * wide + 2 * act;
       cost.workspace = frame_slot(act);
       break;
-    case Phase::backward_weight:
+    case BlockPhase::backward_weight:
       cost.flops = 2 * s.T * (up + down);
       cost.bytes = (up + down) * s.E + 2 * row + wide + act;
       break;
@@ -125,20 +125,20 @@ Cost mlp_cost(const Sizes& s, Phase phase) {
   return cost;
 }
 
-Cost head_cost(const Sizes& s, Phase phase) {
+Cost head_cost(const Sizes& s, BlockPhase phase) {
   const int64_t matrix = s.V * s.d, row = s.T * s.d * s.E;
   const int64_t chunks = (s.T + kHeadChunk - 1) / kHeadChunk;
   Cost cost;
   switch (phase) {
-    case Phase::forward:
+    case BlockPhase::forward:
       cost.flops = 3 * 2 * s.T * matrix;
       cost.bytes = chunks * 4 * matrix * s.E + 4 * row + 4 * s.T * s.V * s.E;
       cost.workspace = frame_slot(row) + frame_slot(std::min(s.T, kHeadChunk) * s.V * s.E);
       break;
-    case Phase::backward_input:
+    case BlockPhase::backward_input:
       cost.bytes = 3 * row;
       break;
-    case Phase::backward_weight:
+    case BlockPhase::backward_weight:
       cost.bytes = 2 * s.d * s.E;
       break;
     default:
@@ -149,17 +149,17 @@ Cost head_cost(const Sizes& s, Phase phase) {
 
 }  // namespace
 
-std::string_view phase_name(Phase phase) {
+std::string_view block_phase_name(BlockPhase phase) {
   switch (phase) {
-    case Phase::forward:
+    case BlockPhase::forward:
       return "forward";
-    case Phase::recompute_cheap:
+    case BlockPhase::recompute_cheap:
       return "recompute_cheap";
-    case Phase::recompute:
+    case BlockPhase::recompute:
       return "recompute";
-    case Phase::backward_input:
+    case BlockPhase::backward_input:
       return "backward_input";
-    case Phase::backward_weight:
+    case BlockPhase::backward_weight:
       return "backward_weight";
   }
   return "?";
@@ -231,7 +231,7 @@ int64_t BlockSpec::cheap_bytes(int64_t tokens) const {
   return part_bytes(saved(tokens), SavedClass::cheap);
 }
 
-Cost BlockSpec::cost(const Workload& work, Phase phase) const {
+Cost BlockSpec::cost(const Workload& work, BlockPhase phase) const {
   MUSTER_CHECK(work.tokens >= 0 && work.pairs >= 0, work.tokens, work.pairs);
   const Sizes s(config, real, work.tokens);
   switch (kind) {

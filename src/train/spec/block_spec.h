@@ -71,8 +71,8 @@ struct Saved {
   int64_t bytes() const { return element_count(shape) * real_bytes(dtype); }
 };
 
-enum class Phase : uint8_t { forward, recompute_cheap, recompute, backward_input, backward_weight };
-std::string_view phase_name(Phase phase);
+enum class BlockPhase : uint8_t { forward, recompute_cheap, recompute, backward_input, backward_weight };
+std::string_view block_phase_name(BlockPhase phase);
 
 // Keys seen by all tokens of one causal sequence, each token's own included: length (length + 1)
 // / 2. With window > 0 a token sees at most `window` keys: window length - window (window - 1) / 2
@@ -137,7 +137,7 @@ struct BlockSpec {
   // The phase as train/model runs it. recompute = forward without the last product (no output is
   // written). The head's forward is the training one: logits, their gradient and both products of
   // it.
-  Cost cost(const Workload& work, Phase phase) const;
+  Cost cost(const Workload& work, BlockPhase phase) const;
 };
 
 struct UnitSpec {

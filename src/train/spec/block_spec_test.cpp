@@ -88,7 +88,7 @@ TEST(ModelSpec, BlocksCostsSumToTheModelsFlops) {
     const Workload work = Workload::causal(3, 31);
     int64_t sum = 0;
     for (const BlockSpec& b : spec.blocks)
-      for (Phase p : {Phase::forward, Phase::backward_input, Phase::backward_weight})
+      for (BlockPhase p : {BlockPhase::forward, BlockPhase::backward_input, BlockPhase::backward_weight})
         sum += b.cost(work, p).flops;
     EXPECT_EQ(sum, spec.training_flops(work));
   }
@@ -166,9 +166,9 @@ TEST(BlockSpec, RecomputingSkipsTheLastProduct) {
   const Workload work = Workload::causal(1, 8192);
   const BlockSpec& attention = spec.blocks[1];
   EXPECT_TRUE(attention.recomputable());
-  EXPECT_EQ(attention.cost(work, Phase::recompute).flops, 0);
-  EXPECT_EQ(attention.cost(work, Phase::forward).flops -
-                attention.cost(work, Phase::recompute).repeated_flops,
+  EXPECT_EQ(attention.cost(work, BlockPhase::recompute).flops, 0);
+  EXPECT_EQ(attention.cost(work, BlockPhase::forward).flops -
+                attention.cost(work, BlockPhase::recompute).repeated_flops,
             2 * work.tokens * 3072 * 3072);
   EXPECT_FALSE(spec.blocks.back().recomputable());
 }

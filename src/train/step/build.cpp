@@ -63,7 +63,7 @@ class Builder {
     return buffer;
   }
 
-  StepOp block_op(OpKind kind, Phase phase, int b) {
+  StepOp block_op(OpKind kind, BlockPhase phase, int b) {
     StepOp op;
     op.kind = kind;
     op.block = b;
@@ -86,7 +86,7 @@ class Builder {
   }
 
   void forward(int b) {
-    StepOp op = block_op(OpKind::forward, Phase::forward, b);
+    StepOp op = block_op(OpKind::forward, BlockPhase::forward, b);
     if (b > 0) op.reads.push_back(outputs_[static_cast<size_t>(b) - 1]);
     Frame& frame = frames_[static_cast<size_t>(b)];
     if (block(b).kind == BlockKind::head) {
@@ -117,7 +117,7 @@ class Builder {
 
     int dx = -1;
     if (block(b).kind != BlockKind::embedding) {
-      StepOp input = block_op(OpKind::backward_input, Phase::backward_input, b);
+      StepOp input = block_op(OpKind::backward_input, BlockPhase::backward_input, b);
       dx = block_buffer(BufferKind::slope, "dx", b, width_bytes());
       input.reads = reads;
       input.writes.push_back(dx);
@@ -125,7 +125,7 @@ class Builder {
       input.writes.insert(input.writes.end(), frame.begin(), frame.end());
       push(std::move(input));
     }
-    StepOp weight = block_op(OpKind::backward_weight, Phase::backward_weight, b);
+    StepOp weight = block_op(OpKind::backward_weight, BlockPhase::backward_weight, b);
     weight.reads = std::move(reads);
     write_leaf(weight);
     push(std::move(weight));

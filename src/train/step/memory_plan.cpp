@@ -80,7 +80,7 @@ std::vector<Choice> choices(const StepProgram& program) {
     const int index = static_cast<int>(b);
     if (block.cheap_bytes(work.tokens) > 0)
       cheap.push_back({index, true, block.cheap_bytes(work.tokens), 0});
-    const Cost cost = block.cost(work, Phase::recompute);
+    const Cost cost = block.cost(work, BlockPhase::recompute);
     costly.push_back(
         {index, false, block.costly_bytes(work.tokens), cost.flops + cost.repeated_flops});
   }
@@ -113,7 +113,7 @@ StepProgram with_frames(const StepProgram& program, const std::vector<Keep>& kee
     const bool cheap_only = keep[static_cast<size_t>(op.block)] == Keep::costly;
     if (op.kind == OpKind::backward_input) {
       const BlockSpec& block = program.model.blocks[static_cast<size_t>(op.block)];
-      const Phase phase = cheap_only ? Phase::recompute_cheap : Phase::recompute;
+      const BlockPhase phase = cheap_only ? BlockPhase::recompute_cheap : BlockPhase::recompute;
       const Cost cost = block.cost(program.layout.work, phase);
       StepOp again;
       again.id = id++;
