@@ -1,0 +1,4 @@
+#if defined(__x86_64__)
+#define MUSTER_XXH3_KERNELS xxh3_kernels_avx512
+#include "base/xxh3_kernels.inc"
+#endif
