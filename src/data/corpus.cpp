@@ -6,11 +6,16 @@
 #include <nlohmann/json.hpp>
 
 #include "base/philox.h"
+#include "data/code_points.h"
 #include "data/spool.h"
-#include "data/utf8.h"
+#include "text/utf8.h"
 
 namespace muster {
 namespace {
+
+bool is_utf8(std::string_view text) {
+  return valid_utf8_prefix(text) == text.size();
+}
 
 bool is_test_folder(std::string_view name) {
   return name == "test" || name == "tests";
@@ -78,8 +83,7 @@ Status Corpus::split(CorpusSpec::HoldOut hold_out) {
       MUSTER_TRY(const std::string text,
                  read_raw(names_[document.file], document.offset, document.length));
       int64_t cut = border - before;
-      while (cut > 0 && (static_cast<unsigned char>(text[static_cast<size_t>(cut)]) & 0xc0) == 0x80)
-        --cut;
+      while (cut > 0 && !is_code_point_start(text, static_cast<size_t>(cut))) --cut;
       const auto part = [&](int64_t from, int64_t to) {
         const std::string_view piece = std::string_view(text).substr(
             static_cast<size_t>(from), static_cast<size_t>(to - from));

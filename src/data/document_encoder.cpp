@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "data/code_points.h"
 
 namespace muster {
 
@@ -58,7 +59,7 @@ void DocumentEncoder::append(std::string_view text, const FimKey& key, std::vect
       const size_t line = text.rfind('\n', length - 1);
       if (line != std::string_view::npos && line + 1 > length / 2) length = line + 1;
       // Never inside a code point.
-      while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0) == 0x80) --length;
+      while (length > 0 && length < text.size() && !is_code_point_start(text, length)) --length;
     }
     append_fim(text.substr(0, length), number++, key, ids, starts);
     text.remove_prefix(length);

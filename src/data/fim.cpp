@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/philox.h"
-#include "data/utf8.h"
+#include "data/code_points.h"
 
 namespace muster {
 namespace {

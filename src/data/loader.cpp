@@ -73,14 +73,13 @@ Hash128 encoding_fingerprint(Hash128 tokenizer, double fim_rate, const LoaderSha
 }
 
 struct Loader::Worker {
-  Worker(const Corpus& c, DocumentEncoder e, LoaderShape s, LoaderCursor start, int64_t first_index,
-         int64_t count_wanted, Bytes budget_bytes)
+  Worker(const Corpus& c, DocumentEncoder e, LoaderShape s, LoaderCursor start,
+         std::vector<int64_t> wanted_indices, Bytes budget_bytes)
       : corpus(c),
         encoder(std::move(e)),
         shape(s),
         cursor(start),
-        first(first_index),
-        count(count_wanted),
+        wanted(std::move(wanted_indices)),
         budget(budget_bytes) {}
 
   // ---- used by the background thread alone ----
@@ -88,7 +87,7 @@ struct Loader::Worker {
   const DocumentEncoder encoder;
   const LoaderShape shape;
   LoaderCursor cursor;
-  const int64_t first, count;
+  const std::vector<int64_t> wanted;                   // rising
   std::optional<std::pair<uint64_t, int64_t>> loaded;  // epoch and number of the group in `group`
   PackedGroup group;
   std::optional<Permutation> sequence_order;
@@ -136,7 +135,7 @@ struct Loader::Worker {
   Result<StepBatch> make_step() {
     StepBatch step;
     for (int64_t m = 0; m < shape.micro_batches; ++m) {
-      const bool mine = m >= first && m < first + count;
+      const bool mine = std::binary_search(wanted.begin(), wanted.end(), m);
       if (mine) step.micro_batches.emplace_back().index = m;
       for (int64_t r = 0; r < shape.rows; ++r) {
         MUSTER_TRY(settle());
@@ -169,7 +168,9 @@ struct Loader::Worker {
   std::thread thread;
 
   // Three int32 a token; segments are few.
-  int64_t step_bytes() const { return 12 * count * shape.rows * shape.sequence_length; }
+  int64_t step_bytes() const {
+    return 12 * static_cast<int64_t>(wanted.size()) * shape.rows * shape.sequence_length;
+  }
 
   void run() {
     for (;;) {
@@ -214,12 +215,11 @@ LoaderCursor Loader::start_cursor(const Corpus& corpus, Hash128 encoding, uint64
 
 Result<std::unique_ptr<Loader>> Loader::start(const Corpus& corpus, DocumentEncoder encoder,
                                               Hash128 encoding, LoaderShape shape,
-                                              LoaderCursor cursor, int64_t first, int64_t count,
+                                              LoaderCursor cursor, std::vector<int64_t> wanted,
                                               Bytes prefetch_budget) {
   MUSTER_CHECK(shape.sequence_length >= 1 && shape.rows >= 1 && shape.micro_batches >= 1 &&
                shape.group_documents >= 1);
-  MUSTER_CHECK(first >= 0 && count >= 0 && first + count <= shape.micro_batches, first, count,
-               shape.micro_batches);
+  MUSTER_CHECK(std::is_sorted(wanted.begin(), wanted.end()));
   if (cursor.corpus != corpus.fingerprint()) {
     return Error(Code::invalid_argument,
                  fmt::format("the checkpoint was trained on the corpus {} but the corpus found is "
@@ -235,8 +235,8 @@ Result<std::unique_ptr<Loader>> Loader::start(const Corpus& corpus, DocumentEnco
                     "(encoding {} against {}); resume with the same settings, or start a new run",
                     cursor.encoding.hex(), encoding.hex()));
   }
-  auto worker = std::make_unique<Worker>(corpus, std::move(encoder), shape, cursor, first, count,
-                                         prefetch_budget);
+  auto worker = std::make_unique<Worker>(corpus, std::move(encoder), shape, cursor,
+                                         std::move(wanted), prefetch_budget);
   return std::unique_ptr<Loader>(new Loader(std::move(worker)));
 }
 

@@ -59,13 +59,13 @@ struct StepBatch {
 
 class Loader {
  public:
-  // `corpus` must outlive the loader; `encoder` is used by the background thread alone.
-  // Micro-batches [first, first + count) of every step are materialised. `cursor` comes from
-  // start_cursor() or a checkpoint. Errors: invalid_argument when the cursor's fingerprints are not
-  // those of the data.
+  // `corpus` must outlive the loader; `encoder` is used by the background thread alone. The
+  // micro-batches `wanted` (rising global indices) of every step are materialised. `cursor` comes
+  // from start_cursor() or a checkpoint. Errors: invalid_argument when the cursor's fingerprints
+  // are not those of the data.
   static Result<std::unique_ptr<Loader>> start(const Corpus& corpus, DocumentEncoder encoder,
                                                Hash128 encoding, LoaderShape shape,
-                                               LoaderCursor cursor, int64_t first, int64_t count,
+                                               LoaderCursor cursor, std::vector<int64_t> wanted,
                                                Bytes prefetch_budget);
   ~Loader();
 
