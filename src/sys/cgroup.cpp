@@ -60,7 +60,7 @@ Result<CgroupDir> CgroupDir::make(const std::string& name) {
              find_own_cgroup(slurp("/proc/self/mountinfo"), slurp("/proc/self/cgroup")));
   const std::string path = own + "/" + name;
   if (mkdir(path.c_str(), 0755) != 0) return errno_error(errno, "make cgroup " + path);
-  UniqueFd fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  OwnedFd fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   CgroupDir made(path, std::move(fd));
   if (!made.fd_ || faccessat(made.fd_.get(), "cgroup.kill", W_OK, 0) != 0) {
     const Error error = errno_error(errno, path + "/cgroup.kill");
@@ -71,7 +71,7 @@ Result<CgroupDir> CgroupDir::make(const std::string& name) {
 }
 
 static Status write_at(int directory, const char* file, const std::string& text) {
-  UniqueFd fd(openat(directory, file, O_WRONLY | O_CLOEXEC));
+  OwnedFd fd(openat(directory, file, O_WRONLY | O_CLOEXEC));
   if (!fd) return errno_error(errno, std::string("open ") + file);
   if (write(fd.get(), text.data(), text.size()) < 0)
     return errno_error(errno, std::string("write ") + file);

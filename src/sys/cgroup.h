@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "sys/unique_fd.h"
+#include "sys/owned_fd.h"
 
 namespace muster {
 
@@ -32,9 +32,9 @@ class CgroupDir {
   void remove();
 
  private:
-  CgroupDir(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+  CgroupDir(std::string path, OwnedFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
   std::string path_;
-  UniqueFd fd_;
+  OwnedFd fd_;
 };
 
 }  // namespace muster

@@ -11,7 +11,7 @@
 
 #include "base/result.h"
 #include "sys/process_caps.h"
-#include "sys/unique_fd.h"
+#include "sys/owned_fd.h"
 
 namespace muster {
 
@@ -32,7 +32,7 @@ struct ExecPlan {
 
 struct ExecResult {
   pid_t pid = -1;
-  UniqueFd pidfd;          // valid where the kernel gave one
+  OwnedFd pidfd;          // valid where the kernel gave one
   int error = 0;           // errno; 0 = the program runs
   const char* stage = "";  // what failed: "clone", "chdir", "exec"
 };

@@ -193,7 +193,7 @@ class Keeper {
     send(out);
   }
 
-  void started(uint64_t id, pid_t pid, UniqueFd pidfd) {
+  void started(uint64_t id, pid_t pid, OwnedFd pidfd) {
     children_[pid] = {id};
     pids_[id] = pid;
     WireWriter out(KeeperVerb::started, id);
@@ -209,7 +209,7 @@ class Keeper {
     const std::string* file = look_up(name, body);
     if (file == nullptr) return fail(id, lookup_error_, lookup_text_);
 
-    UniqueFd ours, theirs;
+    OwnedFd ours, theirs;
     if (is_template) {
       int pair[2];
       if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
@@ -338,7 +338,7 @@ class Keeper {
       const pid_t pid = static_cast<pid_t>(reply.number());
       const int error = static_cast<int>(reply.number());
       if (error != 0) return fail(id, error, reply.text());
-      return started(id, pid, caps_.pidfd ? open_pidfd(pid) : UniqueFd());
+      return started(id, pid, caps_.pidfd ? open_pidfd(pid) : OwnedFd());
     }
     template_socket_.reset();
     fail(id, EPIPE, "the template process did not answer a fork request");
@@ -402,7 +402,7 @@ class Keeper {
 
   void kill_cgroup() {
     if (cgroup_fd_ < 0) return;
-    UniqueFd fd(openat(cgroup_fd_, "cgroup.kill", O_WRONLY | O_CLOEXEC));
+    OwnedFd fd(openat(cgroup_fd_, "cgroup.kill", O_WRONLY | O_CLOEXEC));
     if (fd && write(fd.get(), "1", 1) < 0) return;  // the sweep goes on without it
   }
 
@@ -435,7 +435,7 @@ class Keeper {
   std::string lookup_key_, lookup_file_, lookup_text_;
   int lookup_error_ = 0;
   pid_t template_pid_ = 0;
-  UniqueFd template_socket_;
+  OwnedFd template_socket_;
   bool template_ready_ = false;
   std::string template_end_;                             // why there is no template any more
   std::deque<std::pair<uint64_t, WirePacket>> waiting_;  // for a template that still warms up

@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 
 #include "sys/process_caps.h"
-#include "sys/unique_fd.h"
+#include "sys/owned_fd.h"
 
 namespace muster {
 

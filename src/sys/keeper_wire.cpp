@@ -53,7 +53,7 @@ SpawnBody read_spawn_body(WireReader& in, const WirePacket& packet) {
 int send_packet(int socket, const WireWriter& message, std::span<const int> fds, bool wait) {
   const std::span<const char> body = message.bytes();
   std::vector<int> passed(fds.begin(), fds.end());
-  UniqueFd memfd;
+  OwnedFd memfd;
   Prefix prefix{0};
   if (body.size() > kInlineBytes) {
     memfd.reset(memfd_create("muster-message", MFD_CLOEXEC));

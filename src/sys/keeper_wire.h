@@ -15,7 +15,7 @@
 
 #include "base/result.h"
 #include "sys/spawner.h"
-#include "sys/unique_fd.h"
+#include "sys/owned_fd.h"
 
 namespace muster {
 
@@ -97,7 +97,7 @@ class WireReader {
 // A received packet; owns its descriptors.
 struct WirePacket {
   std::vector<char> bytes;
-  std::vector<UniqueFd> fds;
+  std::vector<OwnedFd> fds;
 };
 
 inline constexpr size_t kInlineBytes = 96 << 10;

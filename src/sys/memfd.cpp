@@ -7,8 +7,8 @@
 
 namespace muster {
 
-Result<UniqueFd> make_memfd(const char* name, int64_t bytes) {
-  UniqueFd fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+Result<OwnedFd> make_memfd(const char* name, int64_t bytes) {
+  OwnedFd fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return errno_error(errno, "memfd_create");
   if (ftruncate(fd.get(), bytes) != 0) return errno_error(errno, "set the size of a memfd");
   if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)

@@ -6,8 +6,8 @@
 
 namespace muster {
 
-UniqueFd open_pidfd(pid_t pid) {
-  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+OwnedFd open_pidfd(pid_t pid) {
+  return OwnedFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
 
 int pidfd_signal(int pidfd, int signal_number) {

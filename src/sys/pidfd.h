@@ -4,12 +4,12 @@
 
 #include <sys/types.h>
 
-#include "sys/unique_fd.h"
+#include "sys/owned_fd.h"
 
 namespace muster {
 
 // Invalid, with errno set, if there is no such process or no pidfd support.
-UniqueFd open_pidfd(pid_t pid);
+OwnedFd open_pidfd(pid_t pid);
 
 // Sends to the process itself. Returns 0 or errno.
 int pidfd_signal(int pidfd, int signal_number);

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "sys/unique_fd.h"
+#include "sys/owned_fd.h"
 
 namespace muster {
 

@@ -13,14 +13,14 @@
 #include <string>
 #include <unordered_map>
 
-#include "sys/unique_fd.h"
+#include "sys/owned_fd.h"
 
 namespace muster {
 namespace {
 
 std::string slurp(const std::string& path) {
   std::string text;
-  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return text;
   char buffer[4096];
   ssize_t n;

@@ -69,8 +69,8 @@ Result<std::unique_ptr<RealSpawner>> RealSpawner::start(const Options& options) 
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
     return errno_error(errno, "socketpair for the keeper");
   spawner->socket_.reset(pair[0]);
-  UniqueFd theirs(pair[1]);
-  UniqueFd self = caps.pidfd ? open_pidfd(getpid()) : UniqueFd();
+  OwnedFd theirs(pair[1]);
+  OwnedFd self = caps.pidfd ? open_pidfd(getpid()) : OwnedFd();
   const CgroupDir* cgroup = spawner->cgroup_.get();
   const KeeperSetup setup{theirs.get(),
                           self.get(),

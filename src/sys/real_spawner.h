@@ -47,7 +47,7 @@ class RealSpawner final : public Spawner {
   void lose_keeper();
   void reap_keeper();
 
-  UniqueFd socket_;
+  OwnedFd socket_;
   pid_t keeper_ = 0;
   bool lost_ = false;
   std::vector<SpawnEvent> inbox_;  // events that arrived while a request was sent

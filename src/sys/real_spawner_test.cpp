@@ -63,7 +63,7 @@ const SpawnEvent& find(const std::vector<SpawnEvent>& events, Kind kind, uint64_
 }
 
 struct Pipe {
-  UniqueFd read, write;
+  OwnedFd read, write;
   Pipe() {
     int fds[2];
     EXPECT_EQ(pipe2(fds, O_CLOEXEC), 0);

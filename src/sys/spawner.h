@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "sys/unique_fd.h"
+#include "sys/owned_fd.h"
 
 namespace muster {
 
@@ -64,7 +64,7 @@ struct SpawnEvent {
   Kind kind = Kind::lost;
   uint64_t id = 0;
   pid_t pid = 0;
-  UniqueFd pidfd;  // valid where the kernel has pidfds
+  OwnedFd pidfd;  // valid where the kernel has pidfds
   int error = 0;
   std::string text;
   ExitInfo exit;

@@ -7,11 +7,13 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/ids.h"
 #include "sys/spawner.h"
+#include "trace/region.h"
 
 namespace muster {
 
@@ -70,7 +72,7 @@ struct LogPolicy {
   // Where captured lines go when `terminal`.
   int out_fd = 1;
   int err_fd = 2;
-  // "[{rank}] " by default; ${rank}, ${local_rank} and ${role_name} are replaced.
+  // ${rank}, ${local_rank} and ${role_name} are replaced.
   std::string label = "[${rank}] ";
   // Per rank, for torchrun's -r, -t and --local-ranks-filter; they take the place of out, err,
   // files and terminal for that rank.
@@ -82,15 +84,16 @@ struct LogPolicy {
   std::map<int32_t, PerRank> ranks;
 };
 
+// What torchrun's environment needs and the job itself does not say (rendezvous/torchrun_env.h).
 struct TorchrunSettings {
   std::string role = "default";
   std::string run_id = "none";
-  int max_restarts = 0;
   std::string master_addr = "localhost";
-  int master_port = 0;       // 0 = any free one
-  bool error_files = false;  // TORCHELASTIC_ERROR_FILE = <log dir>/attempt_N/<rank>/error.json
+  uint16_t master_port = 0;  // 0 = any free one
+  // TORCHELASTIC_ERROR_FILE = <log directory>/attempt_N/<rank>/error.json
+  bool error_files = false;
   bool virtual_local_rank = false;
-  std::string signals_to_handle = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
+  std::vector<std::string> signals_to_handle = {"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"};
 };
 
 struct JobSpec {
@@ -112,14 +115,13 @@ struct JobSpec {
   LogPolicy logs;
   std::optional<TorchrunSettings> torchrun = TorchrunSettings{};  // none: no rendezvous, no store
 
-  // Not 0: each rank gets a memfd trace region (trace/region.h) of its own as descriptor 3, its
-  // number in MUSTER_TRACE_FD. A new one per attempt.
-  int64_t trace_region_bytes = 0;
+  // Each rank gets a trace region (trace/region.h) of its own as descriptor 3, its number in
+  // MUSTER_TRACE_FD; a new one for every start of a rank. `rank` and `attempt` are filled in.
+  std::optional<TraceRegionOptions> trace;
   Nanos tick = std::chrono::milliseconds{200};  // how often pages are read and `ticked` is called
 
   bool handle_signals = true;  // SIGINT, SIGTERM (and the list below) stop the job
   std::vector<int> stop_signals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-  std::string run_directory;  // not empty: the event log is written to it
 };
 
 // Why an attempt ended badly, and with which evidence (blame.h).
@@ -158,7 +160,6 @@ struct RankReport {
   bool by_us = false;  // ended after a kill of ours
   ExitInfo exit;
   int restarts = 0;
-  int64_t dropped_lines = 0;
 };
 
 struct JobReport {
@@ -168,7 +169,8 @@ struct JobReport {
   int restarts = 0;
   std::vector<Cause> causes;  // one per attempt that failed, oldest first
   std::vector<RankReport> ranks;
-  std::string log_directory;
+  std::string log_directory;  // empty: no log files
+  int64_t dropped_lines = 0;  // readers were too slow or a disk full
   std::string to_json() const;
 };
 

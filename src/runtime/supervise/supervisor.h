@@ -26,6 +26,7 @@
 #include "base/random.h"
 #include "base/result.h"
 #include "runtime/supervise/job_spec.h"
+#include "store/event_log.h"
 #include "sys/spawner.h"
 
 namespace muster {
@@ -35,7 +36,9 @@ struct WorkerView {
   Attempt attempt;
   pid_t pid = 0;
   bool running = false;
-  int trace_fd = -1;  // memfd of its trace region, -1 without one; open until the next attempt
+  uint64_t id = 0;  // of this start of the rank, unique in the job
+  // Null without JobSpec::trace; lives until the next attempt_started.
+  TraceRegion* trace = nullptr;
 };
 
 struct RestartDecision {
@@ -71,6 +74,7 @@ class Supervisor {
     Random& random;
     Log& log;
     Spawner& spawner;
+    EventLog* events = nullptr;  // may be null; kinds in trace/vocabulary.h and job_events.h
   };
   // `observer` may be null. All must outlive the supervisor.
   Supervisor(Seams seams, JobSpec spec, JobObserver* observer);

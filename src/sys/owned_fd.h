@@ -1,4 +1,4 @@
-// UniqueFd: owns one file descriptor and closes it once. Move-only value; -1 is "none".
+// OwnedFd: owns one file descriptor and closes it once. Move-only value; -1 is "none".
 #pragma once
 
 #include <unistd.h>
@@ -7,18 +7,18 @@
 
 namespace muster {
 
-class UniqueFd {
+class OwnedFd {
  public:
-  UniqueFd() = default;
-  explicit UniqueFd(int fd) : fd_(fd) {}
-  UniqueFd(UniqueFd&& other) noexcept : fd_(other.release()) {}
-  UniqueFd& operator=(UniqueFd&& other) noexcept {
+  OwnedFd() = default;
+  explicit OwnedFd(int fd) : fd_(fd) {}
+  OwnedFd(OwnedFd&& other) noexcept : fd_(other.release()) {}
+  OwnedFd& operator=(OwnedFd&& other) noexcept {
     if (this != &other) reset(other.release());
     return *this;
   }
-  UniqueFd(const UniqueFd&) = delete;
-  UniqueFd& operator=(const UniqueFd&) = delete;
-  ~UniqueFd() { reset(); }
+  OwnedFd(const OwnedFd&) = delete;
+  OwnedFd& operator=(const OwnedFd&) = delete;
+  ~OwnedFd() { reset(); }
 
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }

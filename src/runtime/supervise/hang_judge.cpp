@@ -1,0 +1,56 @@
+#include "runtime/supervise/hang_judge.h"
+
+#include <algorithm>
+
+#include "base/units.h"
+
+namespace muster {
+
+static constexpr size_t kKept = 256;
+
+void HangJudge::learn(Nanos step_time) {
+  if (step_times_.size() < kKept) {
+    step_times_.push_back(step_time.count());
+  } else {
+    step_times_[next_] = step_time.count();
+    next_ = (next_ + 1) % kKept;
+  }
+}
+
+Nanos HangJudge::limit() const {
+  if (step_times_.empty()) return policy_.start_limit;
+  std::vector<int64_t> sorted = step_times_;
+  const size_t index = std::min(sorted.size() - 1, sorted.size() * 99 / 100);
+  std::nth_element(sorted.begin(), sorted.begin() + static_cast<ptrdiff_t>(index), sorted.end());
+  const auto learned = static_cast<int64_t>(static_cast<double>(sorted[index]) * policy_.times_p99);
+  return std::max(policy_.least, Nanos{learned});
+}
+
+std::optional<std::string> HangJudge::look(const ProgressSnapshot& snapshot, Nanos now) {
+  if (snapshot.step != step_) {
+    if (step_ > 0 && snapshot.step == step_ + 1) learn(now - step_began_);
+    step_ = snapshot.step;
+    step_began_ = now;
+    last_change_ = now;
+  }
+  if (snapshot.ops != ops_) {
+    ops_ = snapshot.ops;
+    last_change_ = now;
+  }
+  last_change_ = std::max(last_change_, std::min(snapshot.last, now));
+  const bool expected = snapshot.long_until > now || snapshot.phase == Phase::finished;
+  const Nanos silence = now - last_change_;
+  if (expected || silence < limit()) {
+    suspected_.reset();
+    // Silence that was announced is no evidence afterwards.
+    if (expected) last_change_ = now;
+    return std::nullopt;
+  }
+  if (!suspected_) suspected_ = now;
+  if (now - *suspected_ < policy_.confirm) return std::nullopt;
+  return "no progress for " + format_duration(silence) + " in phase " +
+         std::string(phase_name(snapshot.phase)) + ", step " + std::to_string(snapshot.step) +
+         " (limit " + format_duration(limit()) + ")";
+}
+
+}  // namespace muster
