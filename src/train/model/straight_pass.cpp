@@ -5,6 +5,9 @@
 #include <algorithm>
 
 #include "train/model/head_block.h"
+#include "train/ops/gemm.h"
+#include "train/ops/row_blocks.h"
+#include "train/ops/row_kernels.h"
 
 namespace muster {
 namespace {
@@ -49,14 +52,25 @@ StraightPass<T>::StraightPass(const Model<T>& model, int64_t max_tokens)
 }
 
 template <class T>
-int64_t StraightPass<T>::arena_bytes(const ModelSpec& spec, int64_t max_tokens) {
-  int64_t most = 0;
+int64_t StraightPass<T>::arena_bytes(const ModelSpec& spec, int64_t max_tokens, int threads) {
+  int64_t blocks = 0;
   for (const BlockSpec& b : spec.blocks) {
     const int64_t frame = b.costly_bytes(max_tokens) + b.cheap_bytes(max_tokens);
-    for (BlockPhase phase : {BlockPhase::forward, BlockPhase::backward_input, BlockPhase::backward_weight})
-      most = std::max(most, b.cost({max_tokens, 0}, phase).workspace + frame);
+    for (BlockPhase phase :
+         {BlockPhase::forward, BlockPhase::backward_input, BlockPhase::backward_weight})
+      blocks = std::max(blocks, b.cost({max_tokens, 0}, phase).workspace + frame);
   }
-  return most;
+  const ModelConfig& c = spec.config;
+  const int64_t element = real_bytes(spec.real);
+  const int64_t product = static_cast<int64_t>(ops::kGemmScratchBytes) * threads;
+  const int64_t attention =
+      (ops::attention_scratch(max_tokens, c.head_dim) + 16) * element * threads +
+      (c.heads + c.kv_heads) * max_tokens * element;
+  const int64_t widest =
+      std::max({c.hidden_size, c.mlp_size, (c.heads + 2 * c.kv_heads) * c.head_dim});
+  const int64_t sums = 2 * ops::row_blocks(max_tokens) * widest * element;
+  constexpr int64_t kSlack = 64 << 10;  // roundings up to 64 bytes
+  return blocks + std::max({product, attention, sums}) + kSlack;
 }
 
 template <class T>

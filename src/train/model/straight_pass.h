@@ -3,7 +3,7 @@
 // program must equal bit for bit. Memory for activations and frames is allocated once, for at most
 // `max_tokens`.
 //
-// One caller at a time. exec.arena must hold arena_bytes() plus what the kernels take.
+// One caller at a time. exec.arena must hold arena_bytes().
 #pragma once
 
 #include <vector>
@@ -22,8 +22,9 @@ class StraightPass {
   // `model` must outlive the pass.
   StraightPass(const Model<T>& model, int64_t max_tokens);
 
-  // Scratch that blocks take from exec.arena for `max_tokens`, in a pass with or without gradients.
-  static int64_t arena_bytes(const ModelSpec& spec, int64_t max_tokens);
+  // Size of exec.arena that suffices for `max_tokens` and a team of `threads`, with or without
+  // gradients: what the blocks take for themselves and the largest scratch of a kernel.
+  static int64_t arena_bytes(const ModelSpec& spec, int64_t max_tokens, int threads);
 
   // token_loss [T]: -log p(target), 0 where the target is negative. No gradients, no frames.
   void losses(ops::Exec& exec, const BatchView& batch, T* token_loss);
