@@ -4,6 +4,7 @@
 // GCC 12 warns about its own intrinsics, which start from an undefined register on purpose.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #include <immintrin.h>
 #pragma GCC diagnostic pop
 
