@@ -28,8 +28,8 @@ std::string state_of(const RunRecords& records, const JobTimeline& timeline) {
 void print_table(const Ledger& ledger, const RunRecords& records, const JobTimeline& timeline) {
   fmt::print("{} rank{}, {} from launch to {}, {} restart{}, {}\n\n", ledger.ranks,
              ledger.ranks == 1 ? "" : "s", format_duration(Nanos{ledger.end_ns - ledger.launch_ns}),
-             timeline.ledger.ended ? "end" : "now", timeline.failures.size(),
-             timeline.failures.size() == 1 ? "" : "s", state_of(records, timeline));
+             timeline.ledger.ended ? "end" : "now", timeline.restarts(),
+             timeline.restarts() == 1 ? "" : "s", state_of(records, timeline));
   fmt::print("{:<24}{:>16}{:>10}  {}\n", "leaf", "rank-seconds", "share", "meaning");
   for (const Leaf leaf : leaves_in_reading_order()) {
     const int64_t ns = ledger.at(leaf);
@@ -48,7 +48,7 @@ nlohmann::ordered_json as_json(const std::string& run_dir, const Ledger& ledger,
   nlohmann::ordered_json json = {
       {"run_dir", run_dir},          {"state", state_of(records, timeline)},
       {"ranks", ledger.ranks},       {"launch_ns", ledger.launch_ns},
-      {"end_ns", ledger.end_ns},     {"restarts", timeline.failures.size()},
+      {"end_ns", ledger.end_ns},     {"restarts", timeline.restarts()},
       {"goodput", ledger.goodput()}, {"ledger", ledger_json(ledger)}};
   json["by_rank"] = nlohmann::ordered_json::array();
   for (const LeafTimes& times : ledger.by_rank) {

@@ -80,7 +80,7 @@ struct Ledger {
   double goodput() const;
 };
 
-// `input.lives` in any order; at most one per (rank, attempt).
+// `input.lives` in any order.
 Ledger make_ledger(const LedgerInput& input);
 
 // {"queue": 0, "provision": …, …, "total": …}: integers, nanoseconds.

@@ -28,6 +28,11 @@ constexpr NamedLeaf kSpanLeaves[] = {
     {trace_name::kIdle, Leaf::idle},
 };
 
+// The supervisor's finer events (runtime/supervise/job_events.h, a room above this one's reach);
+// without them attempt.placed and attempt.verdict are enough.
+constexpr std::string_view kRankStart = "rank.start";
+constexpr std::string_view kJobRestart = "job.restart";
+
 // "compute" and "compute.forward" are, "computer" is not.
 bool is_or_under(std::string_view name, std::string_view word) {
   return name.starts_with(word) && (name.size() == word.size() || name[word.size()] == '.');
@@ -193,7 +198,9 @@ class TimelineBuilder {
     for (const Event& e : events_) {
       newest_ = std::max(newest_, e.monotonic.count());
       if (e.kind == event_kind::kJobEnd) read_end(e);
+      if (e.kind == kRankStart) start(e);
       if (e.kind == event_kind::kAttemptPlaced) place(e);
+      if (e.kind == kJobRestart) restart(e);
       if (e.kind == event_kind::kAttemptVerdict) fail(e);
       if (e.kind == event_kind::kRankExit) exit(e);
       if (e.kind == event_kind::kRestored)
@@ -241,34 +248,53 @@ class TimelineBuilder {
     out_.end = e.payload;
   }
 
-  void place(const Event& e) {
-    for (int32_t rank = 0; rank < input().ranks; ++rank) {
-      if (e.rank >= 0 && e.rank != rank) continue;
-      if (find(rank, e.attempt) != nullptr) {
-        out_.problems.push_back(
-            fmt::format("rank {} of attempt {} was placed twice", rank, e.attempt));
-        continue;
-      }
-      const auto trace = traces_.find({rank, e.attempt});
-      RankLife life{.rank = rank, .attempt = e.attempt};
-      life.placed_ns = life.last_progress_ns = e.monotonic.count();
-      if (trace != traces_.end()) {
-        life = life_from_trace(*trace->second, e.monotonic.count());
-        if (trace->second->overrun > 0 || trace->second->skipped_bytes > 0)
-          out_.problems.push_back(
-              fmt::format("trace of rank {} in attempt {} is not whole: {} records lost, {} bytes "
-                          "unreadable",
-                          rank, e.attempt, trace->second->overrun, trace->second->skipped_bytes));
-      }
-      input().lives.push_back(std::move(life));
+  // One rank's process runs.
+  void start(const Event& e) {
+    if (e.rank < 0 || e.rank >= input().ranks) {
+      out_.problems.push_back(
+          fmt::format("a process of rank {} in a job of {}", e.rank, input().ranks));
+      return;
     }
+    const RankLife* before = find(e.rank, e.attempt);
+    add_life(e.rank, e.attempt, e.monotonic.count(), /*first=*/before == nullptr);
+  }
+
+  void place(const Event& e) {
+    for (int32_t rank = 0; rank < input().ranks; ++rank)
+      if ((e.rank < 0 || e.rank == rank) && find(rank, e.attempt) == nullptr)
+        add_life(rank, e.attempt, e.monotonic.count(), /*first=*/true);
+  }
+
+  // A rank that is restarted within its attempt leaves one trace, its first process's.
+  void add_life(int32_t rank, int32_t attempt, int64_t placed_ns, bool first) {
+    RankLife life{.rank = rank, .attempt = attempt};
+    life.placed_ns = life.last_progress_ns = placed_ns;
+    if (const auto trace = traces_.find({rank, attempt}); first && trace != traces_.end()) {
+      life = life_from_trace(*trace->second, placed_ns);
+      if (trace->second->overrun > 0 || trace->second->skipped_bytes > 0)
+        out_.problems.push_back(
+            fmt::format("trace of rank {} in attempt {} is not whole: {} records lost, {} bytes "
+                        "unreadable",
+                        rank, attempt, trace->second->overrun, trace->second->skipped_bytes));
+    }
+    for (RestartFacts& failure : out_.failures)
+      if (failure.verdict_ns <= placed_ns && (!failure.rank_only || failure.culprit == rank))
+        failure.restarted = true;
+    input().lives.push_back(std::move(life));
+  }
+
+  void restart(const Event& e) {
+    if (text_in(e.payload, "scope") != "rank" || out_.failures.empty()) return;
+    RestartFacts& failure = out_.failures.back();
+    failure.rank_only = true;
+    for (RankLife& life : input().lives)
+      if (life.rank != failure.culprit && life.verdict_ns == failure.verdict_ns)
+        life.verdict_ns.reset();  // the others go on
   }
 
   void fail(const Event& e) {
-    const bool rank_only = text_in(e.payload, "scope") == "rank";
     for (RankLife& life : input().lives)
-      if (life.attempt == e.attempt && !life.verdict_ns && (!rank_only || life.rank == e.rank))
-        life.verdict_ns = e.monotonic.count();
+      if (life.attempt == e.attempt && !life.verdict_ns) life.verdict_ns = e.monotonic.count();
     out_.failures.push_back({.attempt = e.attempt,
                              .culprit = e.rank,
                              .verdict_ns = e.monotonic.count(),
@@ -294,9 +320,12 @@ class TimelineBuilder {
   }
 
   RankLife* find(int32_t rank, int32_t attempt) {
-    for (RankLife& life : input().lives)
-      if (life.rank == rank && life.attempt == attempt) return &life;
-    return nullptr;
+    // The newest: a rank may be restarted within its attempt.
+    auto& lives = input().lives;
+    const auto found = std::find_if(lives.rbegin(), lives.rend(), [&](const RankLife& life) {
+      return life.rank == rank && life.attempt == attempt;
+    });
+    return found == lives.rend() ? nullptr : &*found;
   }
 
   const std::vector<Event>& events_;

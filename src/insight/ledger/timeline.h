@@ -4,7 +4,9 @@
 // fit together is left out and told in `problems`.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +23,9 @@ struct RestartFacts {
   int32_t culprit = -1;  // rank
   int64_t verdict_ns = 0;
   std::string cause, message;
-  std::optional<int64_t> next_started_from;  // step; none: there was no next attempt
+  bool rank_only = false;                    // only the culprit was restarted
+  bool restarted = false;                    // a process was placed again after it
+  std::optional<int64_t> next_started_from;  // step; none: no later attempt said or showed it
 };
 
 struct JobTimeline {
@@ -31,6 +35,11 @@ struct JobTimeline {
   nlohmann::json end;                  // payload of job.end; null while it runs
   int64_t launch_wall_ns = 0;
   std::vector<std::string> problems;
+
+  int64_t restarts() const {
+    return std::count_if(failures.begin(), failures.end(),
+                         [](const RestartFacts& f) { return f.restarted; });
+  }
 };
 
 // Splits an event log at its job.launch events: a run directory that was resumed holds several

@@ -199,13 +199,34 @@ TEST(Timeline, WithoutTracesTimeIsOtherNotLost) {
 }
 
 TEST(Timeline, OnlyTheCulpritStopsWhenOneRankIsRestarted) {
-  const std::vector<Event> events = {
-      event("job.launch", 0, {{"ranks", 2}}), event("attempt.placed", 0, {}, 0),
-      event("attempt.verdict", 50, {{"cause", "exit_code"}, {"scope", "rank"}}, 0, 1),
-      event("attempt.placed", 60, {}, 1, 1), event("job.end", 100, {{"succeeded", true}})};
-  const Ledger ledger = make_ledger(make_timeline(events, {}, 0)->ledger);
+  const std::vector<Event> events = {event("job.launch", 0, {{"ranks", 2}}),
+                                     event("rank.start", 2, {{"pid", 1}}, 0, 0),
+                                     event("rank.start", 4, {{"pid", 2}}, 0, 1),
+                                     event("attempt.placed", 5, {}, 0),
+                                     event("attempt.verdict", 50, {{"cause", "exit_code"}}, 0, 1),
+                                     event("job.restart", 51, {{"scope", "rank"}}, 0),
+                                     event("rank.start", 60, {{"pid", 3}}, 0, 1),
+                                     event("rank.exit", 100, {{"exit_code", 0}}, 0, 1),
+                                     event("job.end", 120, {{"succeeded", true}})};
+  const JobTimeline timeline = make_timeline(events, {}, 0).value();
+  const Ledger ledger = make_ledger(timeline.ledger);
   EXPECT_EQ(ledger.by_rank[0][static_cast<size_t>(Leaf::evict)], 0);
   EXPECT_EQ(ledger.by_rank[1][static_cast<size_t>(Leaf::evict)], 10);
+  EXPECT_EQ(ledger.by_rank[1][static_cast<size_t>(Leaf::idle)], 20);
+  EXPECT_EQ(ledger.by_rank[0][static_cast<size_t>(Leaf::provision)], 2);
+  EXPECT_EQ(ledger.by_rank[1][static_cast<size_t>(Leaf::provision)], 4);
+  EXPECT_EQ(timeline.restarts(), 1);
+}
+
+TEST(Timeline, AVerdictWithoutANewProcessIsNoRestart) {
+  std::vector<Event> events = killed_job();
+  events.resize(4);
+  events.push_back(event("job.end", 340, {{"succeeded", false}, {"exit_code", 137}}));
+  const JobTimeline timeline = make_timeline(events, killed_job_traces(), 0).value();
+  EXPECT_EQ(timeline.restarts(), 0);
+  EXPECT_EQ(timeline.failures.size(), 1u);
+  EXPECT_EQ(make_ledger(timeline.ledger).at(Leaf::evict), 20);
+  EXPECT_EQ(make_timeline(killed_job(), killed_job_traces(), 0)->restarts(), 1);
 }
 
 TEST(Timeline, AResumedRunDirectoryHoldsSeveralJobs) {
