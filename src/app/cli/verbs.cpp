@@ -17,7 +17,8 @@ const std::vector<Verb>& verbs() {
       {"tokenizer", "train a vocabulary; turn text into token ids and back", tokenizer_main},
       {"goodput", "where every rank-second of a run went", goodput_main},
       {"trace", "export the recorded spans of a run", trace_main},
-      {"plan", "print the operations of one training step with predicted time and memory", plan_main},
+      {"plan", "print the operations of one training step with predicted time and memory",
+       plan_main},
   };
   return table;
 }
