@@ -22,7 +22,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,11 +34,11 @@
 #include "base/ids.h"
 #include "base/rank_set.h"
 #include "base/result.h"
+#include "comm/combine.h"
 #include "comm/rank_tree.h"
 
 namespace muster {
 
-enum class ReduceOp : uint8_t { sum, max };
 enum class Progress : uint8_t { caller, thread };
 
 struct GroupOptions {
@@ -49,6 +51,7 @@ struct GroupOptions {
 };
 
 class Communicator;
+struct Operation;  // operation.h
 
 // A started collective. A value; valid while its communicator lives. Wait for it once.
 class [[nodiscard]] Work {
@@ -114,28 +117,40 @@ class Communicator {
   RankSet missing() const;
 
  protected:
-  struct Operation;
-  struct Queue;
-
   Communicator(Rank rank, int world, const GroupOptions& options);
-  // Runs one collective to its end, on the caller's or the progress thread.
+  // Runs one collective to its end, on the caller's or the progress thread. Before it returns an
+  // error it may blame() ranks.
   virtual Status run(const Operation& operation) = 0;
-  // Wakes a run() in progress and tells the peers. Called once, from any thread.
+  // Wakes a run() in progress and tells the peers. Called once, from any thread, not inside run().
   virtual void break_group(const Error& error, const RankSet& missing) = 0;
-  // Stops the progress thread; backends call it first in their destructors.
+  // Ends the progress thread; the destructor of every backend starts with it.
   void stop();
+  void blame(const RankSet& missing);
+  // The merge plan for `leaves`, made once. For run().
+  const MergePlan& plan_for(int64_t leaves);
 
   const GroupOptions& options() const { return options_; }
 
  private:
   friend class Work;
-  Work submit(const Operation& operation);
+  struct Queue;
+
+  // The slot of the next operation, with room made if the queue is full. submit() starts it.
+  Operation& next_slot();
+  Work submit();
+  template <class T>
+  Work start_reduce(std::span<const T* const> parts, int64_t leaves, int64_t count, ReduceOp op,
+                    T* out);
   Status wait(uint64_t ticket);
+  void run_next(std::unique_lock<std::mutex>& lock);
+  void run_queue();
+  void fail(Error error, const RankSet& missing);
 
   Rank rank_;
   int world_;
   GroupOptions options_;
   std::unique_ptr<Queue> queue_;
+  std::map<int64_t, std::unique_ptr<MergePlan>> plans_;
 };
 
 // Slices of `count` elements, one per rank, cut at multiples of `grain` elements and as equal as

@@ -66,11 +66,9 @@ struct MergePlan {
 };
 MergePlan plan_merge(int64_t leaves, int world);
 
-// For whoever holds single leaves [range] and wants its subtree sums with few accumulators: after
-// leaf g was produced, `carries` says how often to fold: while bit i of (g - begin of its subtree)
-// is set, the accumulator of level i (left) and the running value (right) become one of level i
-// + 1. Returns the folds due after leaf `leaf` of `node`, including those at the clipped end of the
-// last node.
+// For whoever sums the leaves of `node` one by one with few accumulators, as a stack: push the
+// leaf's value, then this many times replace the two on top by (lower + upper). After the node's
+// last leaf one value is left: the node's. At most log2(leaves) + 1 values are on the stack.
 int32_t folds_after(TreeNode node, int64_t leaf, int64_t leaves);
 
 }  // namespace muster
