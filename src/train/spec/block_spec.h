@@ -71,7 +71,13 @@ struct Saved {
   int64_t bytes() const { return element_count(shape) * real_bytes(dtype); }
 };
 
-enum class BlockPhase : uint8_t { forward, recompute_cheap, recompute, backward_input, backward_weight };
+enum class BlockPhase : uint8_t {
+  forward,
+  recompute_cheap,
+  recompute,
+  backward_input,
+  backward_weight
+};
 std::string_view block_phase_name(BlockPhase phase);
 
 // Keys seen by all tokens of one causal sequence, each token's own included: length (length + 1)

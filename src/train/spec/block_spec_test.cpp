@@ -88,7 +88,8 @@ TEST(ModelSpec, BlocksCostsSumToTheModelsFlops) {
     const Workload work = Workload::causal(3, 31);
     int64_t sum = 0;
     for (const BlockSpec& b : spec.blocks)
-      for (BlockPhase p : {BlockPhase::forward, BlockPhase::backward_input, BlockPhase::backward_weight})
+      for (BlockPhase p :
+           {BlockPhase::forward, BlockPhase::backward_input, BlockPhase::backward_weight})
         sum += b.cost(work, p).flops;
     EXPECT_EQ(sum, spec.training_flops(work));
   }
