@@ -24,7 +24,7 @@ class TcpGroup final : public Communicator {
         messages_(static_cast<size_t>(world)) {}
 
   ~TcpGroup() override {
-    abort("it left the group");
+    mesh_->end(nullptr, {});
     stop();
     for (const std::span<std::byte> block : blocks_) ::munmap(block.data(), block.size());
   }
@@ -58,7 +58,7 @@ class TcpGroup final : public Communicator {
   }
 
   void break_group(const Error& error, const RankSet& missing) override {
-    mesh_->end(error, missing);
+    mesh_->end(&error, missing);
   }
 
   Status reduce(const Operation& operation);

@@ -14,6 +14,7 @@ using namespace std::chrono_literals;
 
 constexpr uint64_t kMagic = 0x31636D6D6D75ull;  // "ummmc1"
 constexpr Nanos kRetryDelay = 10ms;
+constexpr uint64_t kLeft = 255;  // in place of a code: nothing failed
 // A rank says who it is at once; a stranger may hold up the others no longer than this.
 constexpr Nanos kHelloTime = 5s;
 
@@ -117,6 +118,7 @@ struct TcpMesh::Peer {
   size_t received = 0, to_receive = 0;  // of the payload
   bool in_payload = false;              // `in` belongs to this exchange and was judged
   bool finished_in = false;
+  std::optional<Error> gone;  // what the next exchange with it will meet
 };
 
 Result<std::unique_ptr<TcpMesh>> TcpMesh::connect(Transport& transport, SocketId listener,
@@ -188,7 +190,8 @@ Status TcpMesh::make_wake_socket(Nanos deadline) {
   return {};
 }
 
-Status TcpMesh::begin(const Fingerprint& fingerprint, std::span<Message> messages) {
+Status TcpMesh::begin(const Fingerprint& fingerprint, std::span<Message> messages,
+                      RankSet& missing) {
   MUSTER_CHECK(messages.size() == peers_.size(), messages.size());
   for (size_t r = 0; r < peers_.size(); ++r) {
     Peer& peer = peers_[r];
@@ -200,6 +203,12 @@ Status TcpMesh::begin(const Fingerprint& fingerprint, std::span<Message> message
     peer.to_receive = total(messages[r].receive);
     peer.in_payload = false;
     peer.finished_in = false;
+  }
+  for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
+    const Peer& peer = peers_[static_cast<size_t>(r)];
+    if (!peer.gone) continue;
+    missing.insert(Rank{r});
+    return *peer.gone;
   }
   return {};
 }
@@ -213,7 +222,7 @@ Status TcpMesh::exchange(const Fingerprint& fingerprint, std::span<Message> mess
                          Nanos deadline, RankSet& missing) {
   const std::lock_guard running(running_);
   if (ended_) return Error(Code::cancelled, "the group was ended");
-  MUSTER_TRY(begin(fingerprint, messages));
+  MUSTER_TRY(begin(fingerprint, messages, missing));
   const int world = static_cast<int>(peers_.size());
   for (;;) {
     bool all_done = true;
@@ -238,7 +247,7 @@ Status TcpMesh::exchange(const Fingerprint& fingerprint, std::span<Message> mess
     for (int r = 0; r < world; ++r) {
       const Peer& p = peers_[static_cast<size_t>(r)];
       // Also of those that are done: the next header, or the news that they ended the group.
-      const bool read = r != me_ && (!p.finished_in || p.in_header < sizeof(Header));
+      const bool read = r != me_ && !p.gone && (!p.finished_in || p.in_header < sizeof(Header));
       const bool write = r != me_ && p.sent < p.to_send;
       if (!read && !write) continue;
       polls_.push_back({p.socket, read, write});
@@ -249,7 +258,7 @@ Status TcpMesh::exchange(const Fingerprint& fingerprint, std::span<Message> mess
     if (ready == 0) return late(fingerprint, missing);
     for (size_t i = 1; i < polls_.size(); ++i) {
       const int r = polled_[i];
-      if (polls_[i].readable && done(r)) MUSTER_TRY(read_header(r, missing));
+      if (polls_[i].readable && done(r)) MUSTER_TRY(look_ahead(r, missing));
     }
   }
 }
@@ -284,6 +293,22 @@ Status TcpMesh::read_header(int peer, RankSet& missing) {
   return {};
 }
 
+// A peer that did its part in this exchange may leave, or even die: the next exchange is the one
+// that cannot be. But news that the group failed counts at once.
+Status TcpMesh::look_ahead(int peer, RankSet& missing) {
+  Peer& p = peers_[static_cast<size_t>(peer)];
+  RankSet blamed;
+  Status status = read_header(peer, blamed);
+  if (status) return {};
+  const bool failed = p.in_header == sizeof(Header) && p.in.code != kLeft;
+  if (failed) {
+    missing = blamed;
+    return status;
+  }
+  p.gone = std::move(status).error();
+  return {};
+}
+
 Status TcpMesh::receive_from(int peer, Message& message, const Fingerprint& fingerprint,
                              RankSet& missing) {
   Peer& p = peers_[static_cast<size_t>(peer)];
@@ -313,6 +338,10 @@ Error TcpMesh::peer_ended(int peer, RankSet& missing) {
   const Header& in = peers_[static_cast<size_t>(peer)].in;
   for (int32_t r = 0; r < 64; ++r)
     if (in.missing >> r & 1) missing.insert(Rank{r});
+  if (in.code == kLeft) {
+    missing.insert(Rank{peer});
+    return Error(Code::cancelled, fmt::format("rank {} left the group", peer));
+  }
   const auto code = in.code <= static_cast<uint64_t>(Code::internal) ? static_cast<Code>(in.code)
                                                                      : Code::peer_lost;
   return Error(code, fmt::format("rank {} ended the group ({}{})", peer, code_name(code),
@@ -331,14 +360,14 @@ Error TcpMesh::late(const Fingerprint& fingerprint, RankSet& missing) const {
                                           describe(fingerprint)));
 }
 
-void TcpMesh::end(const Error& error, const RankSet& missing) {
-  ended_ = true;
+void TcpMesh::end(const Error* error, const RankSet& missing) {
+  if (ended_.exchange(true)) return;
   const std::byte one{1};
   static_cast<void>(transport_.write(wake_in_, {&one, 1}));
   const std::lock_guard running(running_);
   Header farewell;
   farewell.fingerprint.kind = static_cast<uint32_t>(Operation::Kind::leave);
-  farewell.code = static_cast<uint64_t>(error.code());
+  farewell.code = error ? static_cast<uint64_t>(error->code()) : kLeft;
   for (const int32_t rank : missing.ranks())
     if (rank < 64) farewell.missing |= uint64_t{1} << rank;
   for (const Peer& peer : peers_) {

@@ -47,8 +47,9 @@ class TcpMesh {
   Status exchange(const Fingerprint& fingerprint, std::span<Message> messages, Nanos deadline,
                   RankSet& missing);
 
-  // Makes a running exchange return cancelled; tells the peers; closes. Any thread, once.
-  void end(const Error& error, const RankSet& missing);
+  // Makes a running exchange return cancelled, tells the peers why (no error = this rank just
+  // leaves) and closes the streams. Any thread; the first call counts.
+  void end(const Error* error, const RankSet& missing);
 
  private:
   struct Header;
@@ -56,7 +57,8 @@ class TcpMesh {
 
   TcpMesh(Transport& transport, Rank rank, int world);
   Status make_wake_socket(Nanos deadline);
-  Status begin(const Fingerprint& fingerprint, std::span<Message> messages);
+  Status begin(const Fingerprint& fingerprint, std::span<Message> messages, RankSet& missing);
+  Status look_ahead(int peer, RankSet& missing);
   Status send_to(int peer, Message& message);
   Status receive_from(int peer, Message& message, const Fingerprint& fingerprint, RankSet& missing);
   Status read_header(int peer, RankSet& missing);
