@@ -1,45 +1,67 @@
-// One clone + exec: the fastest way to start a program from a single-threaded process. The child
-// borrows the parent's memory until exec (vfork), so nothing is copied; the pidfd comes from the
-// clone itself and the child is born inside its cgroup.
+// Starting programs from a single-threaded process, as fast as the kernel allows. A child borrows
+// the parent's memory until its exec, so nothing is copied; the pidfd comes from the clone itself
+// and the child is born inside its cgroup. Where the machine allows it, several children are on
+// their way to exec at once and the parent does not wait for any of them.
 #pragma once
 
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
-#include "sys/process_caps.h"
 #include "sys/owned_fd.h"
+#include "sys/process_caps.h"
 
 namespace muster {
 
-// All pointers must stay valid during the call. The caller has every signal blocked.
+// What a child is to become. It leads a session and a group of its own, gets SIGKILL when the
+// launching process dies, has an empty signal mask and the launcher's dispositions.
 struct ExecPlan {
-  const char* path;         // executable, already looked up
-  char* const* argv;        // null-terminated
-  char* const* envp;        // null-terminated
-  char* const* shell_argv;  // "/bin/sh", path, args: for scripts without "#!"
-  const char* directory;    // "" = the caller's
-  int stdio[3];             // source descriptors, all above 2 + kMaxExtraFds
-  const int* extra;         // become 3, 4, …; sources as above
-  size_t extra_count;
-  const rlimit* open_files;  // null = leave
-  pid_t parent;              // the caller's pid; the child dies with it
-  int cgroup_fd;             // -1 = the caller's group
+  std::string file;  // looked up already
+  // Null-terminated; they point into `memory` or to what outlives the launch.
+  std::vector<char*> argv, environment;
+  const char* directory = "";  // "" = the launcher's
+  std::vector<char> memory;
+  int stdio[3] = {-1, -1, -1};  // sources, above 2 + kMaxExtraFds; needed until launch() returns
+  std::vector<int> extra;       // become 3, 4, …; sources as above
+  const rlimit* open_files = nullptr;  // null = leave
+  int cgroup_fd = -1;                  // -1 = the launcher's group
 };
 
-struct ExecResult {
-  pid_t pid = -1;
-  OwnedFd pidfd;          // valid where the kernel gave one
-  int error = 0;           // errno; 0 = the program runs
-  const char* stage = "";  // what failed: "clone", "chdir", "exec"
-};
+class ExecLauncher {
+ public:
+  explicit ExecLauncher(const ProcessCaps& caps);
+  ~ExecLauncher();  // waits for children on their way to exec
 
-// The child leads a session and a group of its own and gets SIGKILL when the calling thread's
-// process dies. Signal mask empty, dispositions as the caller's.
-ExecResult exec_child(const ExecPlan& plan, const ProcessCaps& caps);
+  struct Outcome {
+    uint64_t id = 0;
+    pid_t pid = -1;    // also of a child whose exec failed: it is to be reaped
+    OwnedFd pidfd;     // valid where the kernel gave one
+    int error = 0;     // errno; 0 = the program runs (or has run)
+    std::string what;  // of an error: "exec 'x'", "enter directory 'y'"
+  };
+
+  // Every signal is blocked by the caller. The outcome comes from settled(), at once or later.
+  void launch(uint64_t id, ExecPlan plan);
+  // Outcomes known now, in order of launch; with `all`, waits for every child on its way.
+  std::vector<Outcome> settled(bool all);
+  bool pending() const { return pending_ > 0 || !outcomes_.empty(); }
+
+ private:
+  struct Slot;
+  Slot& free_slot();
+  void collect(bool wait_one);
+
+  ProcessCaps caps_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<Outcome> outcomes_;
+  size_t pending_ = 0;
+};
 
 // The file that `name` would run: as it is when it holds a '/', else by `path` (the value of PATH).
 // Relative names count from `directory` unless that is empty. Errors: not_found and permission name

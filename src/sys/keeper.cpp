@@ -38,7 +38,8 @@ Nanos from_timeval(timeval t) {
 
 class Keeper {
  public:
-  explicit Keeper(const KeeperSetup& setup) : caps_(setup.caps), open_files_(setup.open_files) {
+  explicit Keeper(const KeeperSetup& setup)
+      : caps_(setup.caps), open_files_(setup.open_files), launcher_(setup.caps) {
     take_descriptors(setup);
     if (setup.cgroup_path != nullptr) cgroup_path_ = setup.cgroup_path;
     block_signals();
@@ -50,7 +51,9 @@ class Keeper {
                          {signals_, POLLIN, 0},
                          {supervisor_, POLLIN, 0},
                          {template_socket_.get(), POLLIN, 0}};
-      if (poll(waits, 4, -1) < 0) continue;
+      // Children on their way to exec tell it by no descriptor.
+      if (poll(waits, 4, launcher_.pending() ? 1 : -1) < 0) continue;
+      settle(false);
       if (waits[2].revents != 0) end_everything(1);
       if (waits[1].revents != 0) take_signals();
       if (waits[3].revents != 0) take_template();
@@ -122,6 +125,7 @@ class Keeper {
 
   // `pid` has ended and is not yet waited for, so neither its pid nor its group can be reused.
   void reap(pid_t pid) {
+    settle(false);  // it has left our memory, so it is among them
     const auto found = children_.find(pid);
     if (found != children_.end()) kill(-pid, SIGKILL);
     int status = 0;
@@ -168,6 +172,7 @@ class Keeper {
       case KeeperVerb::signal: {
         const int number = static_cast<int>(in.number());
         const bool group = in.number() != 0;
+        settle(true);
         const auto found = pids_.find(id);
         if (found != pids_.end()) kill(group ? -found->second : found->second, number);
         return;
@@ -203,10 +208,22 @@ class Keeper {
     send(out, pidfd ? std::span<const int>(&fd, 1) : std::span<const int>());
   }
 
-  void spawn(uint64_t id, const WirePacket& packet, WireReader& in, bool is_template) {
+  // Tells what became of children on their way to exec; with `all`, of every one.
+  void settle(bool all) {
+    if (!launcher_.pending()) return;
+    for (ExecLauncher::Outcome& outcome : launcher_.settled(all)) {
+      if (ending_) continue;
+      if (outcome.error != 0) {
+        fail(outcome.id, outcome.error, outcome.what + ": " + std::strerror(outcome.error));
+      } else {
+        started(outcome.id, outcome.pid, std::move(outcome.pidfd));
+      }
+    }
+  }
+
+  void spawn(uint64_t id, WirePacket& packet, WireReader& in, bool is_template) {
     SpawnBody body = read_spawn_body(in, packet);
-    const std::string name = body.argv[0];
-    const std::string* file = look_up(name, body);
+    const std::string* file = look_up(body.argv[0], body);
     if (file == nullptr) return fail(id, lookup_error_, lookup_text_);
 
     OwnedFd ours, theirs;
@@ -218,33 +235,24 @@ class Keeper {
       theirs.reset(pair[1]);
       body.extra.insert(body.extra.begin(), theirs.get());  // descriptor 3 of the template
     }
-    std::vector<char*> shell{const_cast<char*>("/bin/sh"), const_cast<char*>(file->c_str())};
-    shell.insert(shell.end(), body.argv.begin() + 1, body.argv.end());
-    ExecPlan plan{};
-    plan.path = file->c_str();
-    plan.argv = body.argv.data();
-    plan.envp = body.environment.data();
-    plan.shell_argv = shell.data();
+    ExecPlan plan;
+    plan.file = *file;
+    plan.argv = std::move(body.argv);
+    plan.environment = std::move(body.environment);
     plan.directory = body.directory;
+    plan.memory = std::move(packet.bytes);
     for (int i = 0; i < 3; ++i) plan.stdio[i] = body.stdio[i] >= 0 ? body.stdio[i] : null_;
-    plan.extra = body.extra.data();
-    plan.extra_count = body.extra.size();
+    plan.extra = std::move(body.extra);
     plan.open_files = &open_files_;
-    plan.parent = getpid();
     plan.cgroup_fd = is_template ? -1 : cgroup_fd_;
-    ExecResult result = exec_child(plan, caps_);
-    if (result.error != 0) {
-      const std::string what = std::strcmp(result.stage, "chdir") == 0
-                                   ? "enter directory '" + std::string(body.directory) + "'"
-                                   : std::string(result.stage) + " '" + name + "'";
-      return fail(id, result.error, what + ": " + std::strerror(result.error));
-    }
-    if (is_template) {
-      template_pid_ = result.pid;
-      template_socket_ = std::move(ours);
-      template_ready_ = false;
-    }
-    started(id, result.pid, std::move(result.pidfd));
+    launcher_.launch(id, std::move(plan));
+    if (!is_template) return settle(false);
+    settle(true);
+    const auto found = pids_.find(id);
+    if (found == pids_.end()) return;
+    template_pid_ = found->second;
+    template_socket_ = std::move(ours);
+    template_ready_ = false;
   }
 
   // Ranks run the same program, so the last answer is kept. Null: lookup_error_, lookup_text_.
@@ -367,6 +375,7 @@ class Keeper {
 
   // The worker, its group, its descendants, and orphans that carry its mark in their environment.
   void kill_tree(uint64_t id) {
+    settle(true);
     std::vector<pid_t> victims;
     const auto found = pids_.find(id);
     if (found != pids_.end()) {
@@ -407,6 +416,7 @@ class Keeper {
   }
 
   void kill_all() {
+    settle(true);
     refuse_waiting();
     const std::vector<pid_t> left = sweep(false);
     std::string text;
@@ -427,6 +437,7 @@ class Keeper {
   RealClock clock_;
   ProcessCaps caps_;
   rlimit open_files_;
+  ExecLauncher launcher_;
   int socket_ = -1, supervisor_ = -1, cgroup_fd_ = -1, null_ = -1, signals_ = -1;
   std::string cgroup_path_;
   bool ending_ = false;
