@@ -301,21 +301,30 @@ CrashChoice SimDisk::sample_crash(Random& random) const {
   return choice;
 }
 
+std::vector<std::vector<bool>> SimDisk::closed_name_sets(size_t limit) const {
+  std::vector<std::vector<bool>> sets;
+  const size_t bits = std::min<size_t>(names_.size(), 20);
+  for (size_t mask = 0; mask < size_t{1} << bits && sets.size() < limit; ++mask) {
+    std::vector<bool> survived(names_.size());
+    for (size_t i = 0; i < bits; ++i) survived[i] = (mask >> i & 1) != 0;
+    if (close_over(survived) == survived) sets.push_back(std::move(survived));
+  }
+  return sets;
+}
+
 std::vector<CrashChoice> SimDisk::enumerate_crashes(size_t limit) const {
   std::vector<CrashChoice> choices;
-  const size_t bits = std::min<size_t>(names_.size(), 20);
-  for (size_t mask = 0; mask < size_t{1} << bits && choices.size() < limit; ++mask) {
-    CrashChoice names_only;
-    names_only.names.resize(names_.size());
-    for (size_t i = 0; i < names_.size(); ++i)
-      names_only.names[i] = i < bits && (mask >> i & 1) != 0;
-    if (close_over(names_only.names) != names_only.names) continue;
-    std::vector<CrashChoice> partial = {names_only};
-    for (const InodeId id : named_files_with_changes(names_only.names)) {
+  std::vector<std::vector<bool>> sets = closed_name_sets(limit);
+  for (size_t i = 0; i < sets.size(); ++i) {
+    // An equal share of what is left for each set of names.
+    const size_t share = (limit - choices.size()) / (sets.size() - i);
+    std::vector<CrashChoice> partial(1);
+    partial[0].names = sets[i];
+    for (const InodeId id : named_files_with_changes(sets[i])) {
       std::vector<CrashChoice> extended;
       for (const CrashChoice& choice : partial) {
         for (auto& way : ways_to_crash(inodes_.at(id))) {
-          if (choices.size() + extended.size() >= limit) break;
+          if (extended.size() >= share) break;
           extended.push_back(choice);
           extended.back().files[id] = std::move(way);
         }

@@ -108,7 +108,7 @@ class SimDisk {
   CrashChoice sample_crash(Random& random) const;
   // Every closed set of name changes, times for each file with pending changes: all lost, all kept,
   // the last change lost, torn (every other sector) at 4096 and at 512, length kept but bytes lost.
-  // Stops at `limit`.
+  // At most `limit`, shared evenly by the sets of names.
   std::vector<CrashChoice> enumerate_crashes(size_t limit) const;
   // The disk after power comes back: all of it durable.
   SimDisk after_crash(const CrashChoice& choice) const;
@@ -127,6 +127,7 @@ class SimDisk {
   // Folders and files that names lead to once the `survived` changes are made durable.
   std::map<InodeId, Inode> with_names(const std::vector<bool>& survived) const;
   std::vector<InodeId> named_files_with_changes(const std::vector<bool>& survived) const;
+  std::vector<std::vector<bool>> closed_name_sets(size_t limit) const;
   std::vector<bool> close_over(std::vector<bool> wanted) const;
 
   std::map<InodeId, Inode> inodes_;

@@ -161,6 +161,11 @@ void SimFiles::fail_reads(uint64_t first, uint64_t count, int errno_value) {
   const std::lock_guard lock(mutex_);
   read_faults_.push_back({first, count, errno_value});
 }
+void SimFiles::clear_faults() {
+  const std::lock_guard lock(mutex_);
+  faults_.clear();
+  read_faults_.clear();
+}
 void SimFiles::set_capacity(int64_t bytes) {
   const std::lock_guard lock(mutex_);
   capacity_ = bytes;

@@ -40,6 +40,7 @@ class SimFiles final : public Files {
   // Reads counted likewise.
   void fail_reads(uint64_t first, uint64_t count, int errno_value);
   uint64_t reads() const;
+  void clear_faults();
   // Sum of all file lengths; a write that does not fit takes the 512-byte sectors that do, then
   // fails with no_space.
   void set_capacity(int64_t bytes);
