@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -83,18 +84,26 @@ void BpeModel::number_tokens(const std::vector<std::optional<std::string>>& toke
     id_of_.push_back(byte_ids_[byte]);
     tokens_.push_back({byte, byte, kNone, 1});
   }
+  for (const Canonical& c : node_of_) {
+    number[c.id] = static_cast<uint32_t>(id_of_.size());
+    id_of_.push_back(c.id);
+  }
   numbered_ = PairTable(node_of_.size());
   for (const Canonical& c : node_of_) {
     const uint32_t left = number[c.left], right = number[c.right];
-    if (left == kNone || right == kNone) {  // its parts have higher ranks
-      walks_ = false;
-      return;
-    }
-    const auto made = static_cast<uint32_t>(id_of_.size());
-    number[c.id] = made;
-    id_of_.push_back(c.id);
+    numbered_.put(left, right, number[c.id]);
     tokens_.push_back({left, right, kNone, static_cast<uint32_t>(tokens[c.id]->size())});
-    numbered_.put(left, right, made);
+  }
+  rising_.assign(tokens_.size(), true);
+  // Parts are shorter than what they make, so by length every part is settled before its whole.
+  std::vector<uint32_t> by_length(tokens_.size());
+  std::iota(by_length.begin(), by_length.end(), 0u);
+  std::stable_sort(by_length.begin(), by_length.end(), [this](uint32_t a, uint32_t b) {
+    return tokens_[a].length < tokens_[b].length;
+  });
+  for (const uint32_t t : by_length) {
+    const uint32_t left = tokens_[t].left, right = tokens_[t].right;
+    if (t >= 256) rising_[t] = left < t && right < t && rising_[left] && rising_[right];
   }
   std::vector<std::pair<std::string_view, uint32_t>> by_bytes;
   for (uint32_t token = 0; token < id_of_.size(); ++token)
@@ -108,11 +117,13 @@ void BpeModel::number_tokens(const std::vector<std::optional<std::string>>& toke
   }
 }
 
-// Would the merges of left + right cross the boundary between them? Both trees are taken apart
-// along the boundary, latest merge first, so that the two tokens at hand existed at the same time;
-// a merge of theirs that ranks before the one taken apart last would have been done instead of it.
-// (The leftmost of equal merges wins: `+ 1` where the right tree was taken apart.)
+// Would the merges of left + right cross the boundary between them?
 bool BpeModel::may_follow(uint32_t left, uint32_t right) const {
+  if (!rising_[left] || !rising_[right]) return may_follow_by_merging(left, right);
+  // Both trees are taken apart along the boundary, latest merge first, so that the two tokens at
+  // hand existed at the same time; a merge of theirs that ranks before the one taken apart last
+  // would have been done instead of it. (The leftmost of equal merges wins: `+ 1` where the right
+  // tree was taken apart.)
   uint64_t limit = PairTable::kNone;
   for (;;) {
     if (numbered_.get(left, right) < limit) return false;
@@ -127,6 +138,29 @@ bool BpeModel::may_follow(uint32_t left, uint32_t right) const {
       right = tokens_[right].left;
     }
   }
+}
+
+void BpeModel::append_bytes(uint32_t token, std::vector<uint32_t>& symbols) const {
+  std::vector<uint32_t> open{token};
+  while (!open.empty()) {
+    const uint32_t t = open.back();
+    open.pop_back();
+    if (t < 256) {
+      symbols.push_back(byte_ids_[t]);
+      continue;
+    }
+    open.push_back(tokens_[t].right);
+    open.push_back(tokens_[t].left);
+  }
+}
+
+bool BpeModel::may_follow_by_merging(uint32_t left, uint32_t right) const {
+  MergeScratch scratch;
+  std::vector<uint32_t> symbols;
+  append_bytes(left, symbols);
+  append_bytes(right, symbols);
+  const size_t count = merge_symbols(merges_, symbols.data(), symbols.size(), scratch, nullptr);
+  return count == 2 && symbols[0] == id_of_[left] && symbols[1] == id_of_[right];
 }
 
 inline bool BpeModel::may_follow(uint32_t left, uint32_t right, PairMemo& memo) const {

@@ -66,7 +66,7 @@ class BpeModel {
   // The same by merging alone.
   size_t encode_by_merging(std::string_view piece, uint32_t* out, MergeScratch& scratch) const;
 
-  // False: encode() merges, because of missing bytes or of ranks that do not rise.
+  // False: encode() merges, because of missing bytes.
   bool walks() const { return walks_; }
   bool has_all_bytes() const { return has_all_bytes_; }
   size_t canonical_tokens() const { return node_of_.size(); }
@@ -85,6 +85,8 @@ class BpeModel {
   void find_whole_only(const std::vector<std::optional<std::string>>& tokens);
   void number_tokens(const std::vector<std::optional<std::string>>& tokens);
   bool may_follow(uint32_t left, uint32_t right) const;
+  bool may_follow_by_merging(uint32_t left, uint32_t right) const;
+  void append_bytes(uint32_t token, std::vector<uint32_t>& symbols) const;
   bool may_follow(uint32_t left, uint32_t right, PairMemo& memo) const;
   size_t walk(std::string_view piece, uint32_t* out, PieceScratch& scratch) const;
 
@@ -98,7 +100,8 @@ class BpeModel {
   std::vector<Canonical> node_of_;        // canonical tokens of two bytes and more, by rank
   TokenTrie whole_only_;                  // ids of the tokens that only ignore_merges can produce
   TokenTrie trie_;                        // numbers of the canonical tokens
-  std::vector<Token> tokens_;             // by number, canonical only
+  std::vector<Token> tokens_;             // by number
+  std::vector<bool> rising_;              // by number: ranks rise along the whole tree
   std::vector<uint32_t> id_of_;           // number -> id
   PairTable numbered_;                    // by numbers: number of the token made
 };

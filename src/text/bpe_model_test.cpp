@@ -86,14 +86,12 @@ std::string random_piece(std::mt19937& random, size_t length) {
 }
 
 TEST(BpeModel, WalkingAndMergingGiveWhatTheDefinitionGives) {
-  for (uint32_t seed = 0; seed < 24; ++seed) {
+  for (uint32_t seed = 0; seed < 30; ++seed) {
     const bool rising = seed % 3 != 0, all_ways = seed % 2 == 0;
     const Vocabulary v = random_vocabulary(seed, 20 + seed * 8, rising, all_ways);
     const auto model = BpeModel::make(v.tokens, v.merges, false);
     ASSERT_TRUE(model.ok());
-    if (rising && !all_ways) {
-      EXPECT_TRUE(model->walks());
-    }
+    EXPECT_TRUE(model->walks());
     std::mt19937 random(seed);
     PieceScratch scratch;
     for (int i = 0; i < 200; ++i) {
