@@ -35,7 +35,7 @@ void draw_legend(std::string& svg, double y, double median) {
   fmt::format_to(out,
                  "<text class=\"tick\" x=\"{}\" y=\"{:.1f}\">median {}; times the median:</text>",
                  kLeft, y + 10, span_text(median));
-  double x = kLeft + 210;
+  double x = kLeft + 250;
   for (int level = 0; level < 8; ++level, x += 62) {
     const std::string text = level == 0   ? "< 0.95"
                              : level == 7 ? ">= 2"

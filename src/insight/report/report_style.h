@@ -24,13 +24,13 @@ margin-top:18px}
 h2{font-size:17px;margin:0 0 2px}
 h3{font-size:14px;margin:16px 0 4px}
 .lead{color:var(--soft);margin:0 0 12px;font-size:14px}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin-top:18px}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(165px,1fr));gap:12px;margin-top:18px}
 .tile{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:12px 14px}
-.tile b{display:block;font-size:22px;line-height:1.25;font-weight:600;font-variant-numeric:tabular-nums}
+.tile b{display:block;font-size:21px;white-space:nowrap;line-height:1.25;font-weight:600;font-variant-numeric:tabular-nums}
 .tile span{color:var(--soft);font-size:13px}
 svg{display:block;width:100%;height:auto;overflow:visible}
 .wide{overflow-x:auto}
-.wide svg{min-width:620px}
+.wide>svg{min-width:620px}
 .grid{stroke:var(--line);stroke-width:1}
 .axis{stroke:var(--soft);stroke-width:1}
 .tick{fill:var(--soft);font-size:12px;font-variant-numeric:tabular-nums}
