@@ -15,7 +15,8 @@
 namespace muster {
 namespace {
 constexpr size_t kQueueSlots = 64;
-}
+constexpr size_t kUsualParts = 16;  // 2 log2(leaves) of one rank; more make a slot grow once
+}  // namespace
 
 // Operations submitted and not yet run, oldest first. `mutex` guards all but the contents of slots:
 // a slot is written by the submitter before `submitted` passes it, and read by the runner after.
@@ -39,6 +40,10 @@ Status Work::wait() {
 Communicator::Communicator(Rank rank, int world, const GroupOptions& options)
     : rank_(rank), world_(world), options_(options), queue_(std::make_unique<Queue>()) {
   MUSTER_CHECK(world >= 1 && rank.value >= 0 && rank.value < world, rank.value, world);
+  for (Operation& slot : queue_->slots) {
+    slot.bounds.reserve(static_cast<size_t>(world) + 1);
+    slot.parts.reserve(kUsualParts);
+  }
 }
 
 Communicator::~Communicator() = default;

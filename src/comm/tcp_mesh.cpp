@@ -231,10 +231,12 @@ Status TcpMesh::exchange(const Fingerprint& fingerprint, std::span<Message> mess
       Message& message = messages[static_cast<size_t>(r)];
       if (!done(r)) {
         Status moved = send_to(r, message);
-        // What the peer said last, if anything, tells more than a failed write.
-        Status came = receive_from(r, message, fingerprint, missing);
-        if (!came) return came;
-        if (!moved) return lost(r, moved.error(), missing);
+        MUSTER_TRY(receive_from(r, message, fingerprint, missing));
+        if (!moved) {
+          // What the peer said last, if anything, tells more than a failed write.
+          MUSTER_TRY(read_header(r, missing));
+          return lost(r, moved.error(), missing);
+        }
       }
       all_done = all_done && done(r);
     }
