@@ -144,13 +144,16 @@ void pack_panels(bool contiguous_k, int64_t width, int64_t count, int64_t length
   }
   // Strips of 8 k: the rows of a matrix are often a power of two apart and would all fall into one
   // set of the cache if one panel were packed for all k.
+  const int64_t whole = (width + kLanes - 1) / kLanes * kLanes;
   for (int64_t k0 = 0; k0 < length; k0 += 8) {
     const int64_t k1 = k0 + 8 < length ? k0 + 8 : length;
     for (int64_t p = 0; p < count; p += width) {
       const int64_t n = count - p < width ? count - p : width;
       T* panel = to + p * length;
       for (int64_t k = k0; k < k1; ++k) {
-        copy_padded<V>(n, width, from + k * ld + p, panel + k * width);
+        // The last rows must not run over into the next panel, whose first rows are there already.
+        const bool loose = count - p >= whole && (length - k) * width >= whole;
+        copy_row<V>(width, n, loose, from + k * ld + p, panel + k * width);
       }
     }
   }
@@ -189,7 +192,7 @@ struct GemmLoops {
                            : least(round_up(M, kRows), round_down(kSlots / (slots * nc), kRows));
     T* packed_b = reinterpret_cast<T*>(s.scratch);
     T* packed_a = packed_b + kPackedB;
-    T* tile_slots = packed_a + kPackedA + 64;
+    T* tile_slots = packed_a + kPackedA + kOverrun;
     for (int64_t m0 = 0; m0 < M; m0 += ms) {
       for (int64_t n0 = 0; n0 < N; n0 += nc) {
         for (int64_t i = 0; i < plan.chunks(); ++i) {

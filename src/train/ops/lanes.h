@@ -137,6 +137,15 @@ struct Lanes {
     for (int i = 1; i < kLanes; ++i) r = r > x[i] ? r : x[i];
     return r;
   }
+  // A block of kSquare x kSquare elements across its diagonal: to[k * to_ld + r] = from[r * ld + k]
+  // for k < columns; lines r >= `lines` count as 0. Rows of `to` are written whole, kSquare long.
+  static constexpr int64_t kSquare = 16;
+  static void transpose(const T* from, int64_t ld, int64_t lines, int64_t columns, T* to,
+                        int64_t to_ld) {
+    for (int64_t k = 0; k < columns; ++k) {
+      for (int64_t r = 0; r < kSquare; ++r) to[k * to_ld + r] = r < lines ? from[r * ld + k] : T{0};
+    }
+  }
   // The squares of the lanes, added to 16 sums in double.
   void add_squares(double* sums) const {
     for (int i = 0; i < kLanes; ++i) {

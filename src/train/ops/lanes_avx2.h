@@ -72,6 +72,42 @@ struct Vec {
     const __m128 y = _mm_max_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_max_ss(y, _mm_shuffle_ps(y, y, 1)));
   }
+  static constexpr int64_t kSquare = 8;
+  static void transpose(const float* from, int64_t ld, int64_t lines, int64_t columns, float* to,
+                        int64_t to_ld) {
+    __m256 a[8], b[8];
+    if (lines >= 8 && columns >= 8) {
+#pragma GCC unroll 8
+      for (int r = 0; r < 8; ++r) a[r] = _mm256_loadu_ps(from + r * ld);
+    } else {
+      const __m256i mask = first_mask(columns, 0);
+#pragma GCC unroll 8
+      for (int r = 0; r < 8; ++r) {
+        a[r] = r < lines ? _mm256_maskload_ps(from + r * ld, mask) : _mm256_setzero_ps();
+      }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < 8; r += 2) {
+      b[r] = _mm256_unpacklo_ps(a[r], a[r + 1]);
+      b[r + 1] = _mm256_unpackhi_ps(a[r], a[r + 1]);
+    }
+#pragma GCC unroll 2
+    for (int r = 0; r < 8; r += 4) {
+      a[r] = _mm256_shuffle_ps(b[r], b[r + 2], 0x44);
+      a[r + 1] = _mm256_shuffle_ps(b[r], b[r + 2], 0xee);
+      a[r + 2] = _mm256_shuffle_ps(b[r + 1], b[r + 3], 0x44);
+      a[r + 3] = _mm256_shuffle_ps(b[r + 1], b[r + 3], 0xee);
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      b[j] = _mm256_permute2f128_ps(a[j], a[4 + j], 0x20);
+      b[4 + j] = _mm256_permute2f128_ps(a[j], a[4 + j], 0x31);
+    }
+#pragma GCC unroll 8
+    for (int k = 0; k < 8; ++k) {
+      if (k < columns) _mm256_storeu_ps(to + k * to_ld, b[k]);
+    }
+  }
   void add_squares(double* sums) const {
     const __m128 quarters[4] = {_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1),
                                 _mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1)};

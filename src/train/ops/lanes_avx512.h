@@ -60,6 +60,61 @@ struct Vec {
     const __m128 y = _mm_max_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_max_ss(y, _mm_shuffle_ps(y, y, 1)));
   }
+  static constexpr int64_t kSquare = 16;
+  static void transpose(const float* from, int64_t ld, int64_t lines, int64_t columns, float* to,
+                        int64_t to_ld) {
+    __m512 a[16], b[16];
+    if (lines >= 16 && columns >= 16) {
+#pragma GCC unroll 16
+      for (int r = 0; r < 16; ++r) a[r] = _mm512_loadu_ps(from + r * ld);
+    } else {
+      const __mmask16 mask = first_mask(columns < 16 ? columns : 16);
+#pragma GCC unroll 16
+      for (int r = 0; r < 16; ++r) {
+        a[r] = r < lines ? _mm512_maskz_loadu_ps(mask, from + r * ld) : _mm512_setzero_ps();
+      }
+    }
+    // Pairs of lines, then fours, inside each 128-bit quarter …
+#pragma GCC unroll 8
+    for (int r = 0; r < 16; r += 2) {
+      b[r] = _mm512_unpacklo_ps(a[r], a[r + 1]);
+      b[r + 1] = _mm512_unpackhi_ps(a[r], a[r + 1]);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < 16; r += 4) {
+      const auto low = [](__m512 x, __m512 y) {
+        return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(x), _mm512_castps_pd(y)));
+      };
+      const auto high = [](__m512 x, __m512 y) {
+        return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(x), _mm512_castps_pd(y)));
+      };
+      a[r] = low(b[r], b[r + 2]);
+      a[r + 1] = high(b[r], b[r + 2]);
+      a[r + 2] = low(b[r + 1], b[r + 3]);
+      a[r + 3] = high(b[r + 1], b[r + 3]);
+    }
+    // … then the quarters: a[4 i + j] holds columns j, 4 + j, 8 + j, 12 + j of lines 4 i … 4 i + 3.
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      const __m512 x = _mm512_shuffle_f32x4(a[j], a[4 + j], 0x88);
+      const __m512 y = _mm512_shuffle_f32x4(a[j], a[4 + j], 0xdd);
+      const __m512 z = _mm512_shuffle_f32x4(a[8 + j], a[12 + j], 0x88);
+      const __m512 w = _mm512_shuffle_f32x4(a[8 + j], a[12 + j], 0xdd);
+      b[j] = _mm512_shuffle_f32x4(x, z, 0x88);
+      b[4 + j] = _mm512_shuffle_f32x4(y, w, 0x88);
+      b[8 + j] = _mm512_shuffle_f32x4(x, z, 0xdd);
+      b[12 + j] = _mm512_shuffle_f32x4(y, w, 0xdd);
+    }
+    if (columns >= 16) {
+#pragma GCC unroll 16
+      for (int k = 0; k < 16; ++k) _mm512_storeu_ps(to + k * to_ld, b[k]);
+    } else {
+#pragma GCC unroll 16
+      for (int k = 0; k < 16; ++k) {
+        if (k < columns) _mm512_storeu_ps(to + k * to_ld, b[k]);
+      }
+    }
+  }
   void add_squares(double* sums) const {
     const __m512d x = _mm512_cvtps_pd(_mm512_castps512_ps256(v));
     const __m512d y = _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));

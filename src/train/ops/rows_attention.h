@@ -12,6 +12,7 @@
 
 #include "train/ops/row_kernels.h"
 #include "train/ops/tile.h"
+#include "train/ops/transpose.h"
 #include "train/ops/vector_math.h"
 
 namespace muster::ops::MUSTER_OPS_ISA {
@@ -27,17 +28,7 @@ struct AttentionRows {
 
   // rows [n, c] -> columns [c, B], 0 behind n.
   static void transpose_block(int64_t n, int64_t c, const T* rows, T* columns) {
-    for (int64_t i = 0; i < c; i += kLanes) {
-      const int64_t width = least(kLanes, c - i);
-      for (int64_t r = 0; r < n; ++r) {
-        for (int64_t j = 0; j < width; ++j) columns[(i + j) * B + r] = rows[r * c + i + j];
-      }
-    }
-    if (n < B) {
-      for (int64_t i = 0; i < c; ++i) {
-        for (int64_t r = n; r < B; ++r) columns[i * B + r] = 0;
-      }
-    }
+    pack_lines<V>(B, n, c, rows, c, columns);
   }
 
   // The state of up to B query rows while key blocks are merged into it.

@@ -1,29 +1,42 @@
-// Transposing copies: lines that are contiguous along k into k-major panels.
+// Copies of a matrix into k-major panels of `width` lines: to[k * width + r] = line r, element k.
+// Short rows are written with whole vectors that run over into the next row, which is written
+// later: up to kOverrun elements behind the last row of a panel are overwritten.
 #pragma once
 
 #include "train/ops/rows_norm.h"
 
 namespace muster::ops::MUSTER_OPS_ISA {
 
-// to[i] = from[i] for i < n, 0 for n <= i < width.
-template <class V>
-[[gnu::always_inline]] inline void copy_padded(int64_t n, int64_t width,
-                                               const typename V::Scalar* from,
-                                               typename V::Scalar* to) {
-  for (int64_t i = 0; i < width; i += kLanes) {
-    const int64_t valid = n - i < kLanes ? n - i : kLanes;
-    const V v = valid <= 0 ? V::zero() : load<V>(from + i, valid);
-    store(v, to + i, width - i < kLanes ? width - i : kLanes);
-  }
-}
+inline constexpr int64_t kOverrun = kLanes;
 
-// to[k * width + r] = from[r * ld + k] for r < lines, 0 for lines <= r < width.
+// Lines contiguous in memory, ld apart; lines >= `lines` are 0.
 template <class V>
 void pack_lines(int64_t width, int64_t lines, int64_t length, const typename V::Scalar* from,
                 int64_t ld, typename V::Scalar* to) {
-  for (int64_t k = 0; k < length; ++k) {
-    for (int64_t r = 0; r < lines; ++r) to[k * width + r] = from[r * ld + k];
-    for (int64_t r = lines; r < width; ++r) to[k * width + r] = 0;
+  constexpr int64_t kSquare = V::kSquare;
+  for (int64_t k = 0; k < length; k += kSquare) {
+    const int64_t columns = length - k < kSquare ? length - k : kSquare;
+    for (int64_t r = 0; r < width; r += kSquare) {
+      V::transpose(from + (r < lines ? r * ld + k : 0), ld, lines - r, columns, to + k * width + r,
+                   width);
+    }
+  }
+}
+
+// One row k of a panel whose lines lie side by side: `lines` of `width` elements. `loose` says that
+// kLanes elements may be read and written.
+template <class V>
+[[gnu::always_inline]] inline void copy_row(int64_t width, int64_t lines, bool loose,
+                                            const typename V::Scalar* from,
+                                            typename V::Scalar* to) {
+  for (int64_t i = 0; i < width; i += kLanes) {
+    if (loose) {
+      V::load(from + i).store(to + i);
+      continue;
+    }
+    const int64_t valid = lines - i < kLanes ? lines - i : kLanes;
+    const V v = valid <= 0 ? V::zero() : load<V>(from + i, valid);
+    store(v, to + i, width - i < kLanes ? width - i : kLanes);
   }
 }
 
