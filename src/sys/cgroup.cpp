@@ -1,5 +1,6 @@
 #include "sys/cgroup.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -55,19 +56,28 @@ static std::string slurp(const char* path) {
   return out.str();
 }
 
+static Result<CgroupDir> make_group(const std::string& path) {
+  if (mkdir(path.c_str(), 0755) != 0) return errno_error(errno, "make cgroup " + path);
+  Result<CgroupDir> made = CgroupDir::open(path);
+  if (!made.ok()) rmdir(path.c_str());
+  return made;
+}
+
 Result<CgroupDir> CgroupDir::make(const std::string& name) {
   MUSTER_TRY(const std::string own,
              find_own_cgroup(slurp("/proc/self/mountinfo"), slurp("/proc/self/cgroup")));
-  const std::string path = own + "/" + name;
-  if (mkdir(path.c_str(), 0755) != 0) return errno_error(errno, "make cgroup " + path);
-  OwnedFd fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  CgroupDir made(path, std::move(fd));
-  if (!made.fd_ || faccessat(made.fd_.get(), "cgroup.kill", W_OK, 0) != 0) {
-    const Error error = errno_error(errno, path + "/cgroup.kill");
-    made.remove();
-    return error;
-  }
-  return made;
+  return make_group(own + "/" + name);
+}
+
+Result<CgroupDir> CgroupDir::make_below(const std::string& name) const {
+  return make_group(path_ + "/" + name);
+}
+
+Result<CgroupDir> CgroupDir::open(const std::string& path) {
+  OwnedFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd || faccessat(fd.get(), "cgroup.kill", W_OK, 0) != 0)
+    return errno_error(errno, path + "/cgroup.kill");
+  return CgroupDir(path, std::move(fd));
 }
 
 static Status write_at(int directory, const char* file, const std::string& text) {
@@ -79,15 +89,20 @@ static Status write_at(int directory, const char* file, const std::string& text)
 }
 
 Status CgroupDir::kill() const {
+  if (!fd_) return {};
   return write_at(fd_.get(), "cgroup.kill", "1");
 }
 
-Status CgroupDir::attach(int pid) const {
-  return write_at(fd_.get(), "cgroup.procs", std::to_string(pid));
-}
-
 void CgroupDir::remove() {
-  if (!path_.empty()) rmdir(path_.c_str());
+  if (path_.empty()) return;
+  if (rmdir(path_.c_str()) == 0 || errno != EBUSY) return;
+  DIR* dir = opendir(path_.c_str());
+  if (dir == nullptr) return;
+  while (const dirent* entry = readdir(dir))
+    if (entry->d_type == DT_DIR && entry->d_name[0] != '.')
+      rmdir((path_ + "/" + entry->d_name).c_str());
+  closedir(dir);
+  rmdir(path_.c_str());
 }
 
 }  // namespace muster

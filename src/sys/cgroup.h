@@ -18,17 +18,25 @@ Result<std::string> find_own_cgroup(std::string_view mountinfo, std::string_view
 
 class CgroupDir {
  public:
+  // A group that is not there: fd() is -1, kill() and remove() do nothing.
+  CgroupDir() = default;
+
   // Makes <own group>/<name>. Errors: unsupported or permission with the reason; callers fall back
   // to sweeping.
   static Result<CgroupDir> make(const std::string& name);
 
+  // Opens a group made by another process. Errors: io.
+  static Result<CgroupDir> open(const std::string& path);
+
   int fd() const { return fd_.get(); }  // directory, for CLONE_INTO_CGROUP
   const std::string& path() const { return path_; }
+  // A group below this one. Kernels exist (6.14 and later) that kill whatever is cloned into a
+  // group that was killed once, so each kill is followed by a fresh group.
+  Result<CgroupDir> make_below(const std::string& name) const;
+
   // SIGKILL for every member, setsid grandchildren included. Errors: io.
   Status kill() const;
-  // Moves a process in. Errors: io.
-  Status attach(int pid) const;
-  // Removes the group once it is empty; a group that is not stays.
+  // Removes the group and those below it once they are empty; a group that is not stays.
   void remove();
 
  private:

@@ -274,6 +274,25 @@ void ExecLauncher::launch(uint64_t id, ExecPlan plan) {
   ++pending_;
 }
 
+int try_cgroup(const ProcessCaps& caps, int cgroup_fd) {
+  ExecLauncher launcher(caps);
+  ExecPlan plan;
+  // It is born, finds that there is nothing to run, and exits with 127.
+  plan.file = "/";
+  plan.argv = {plan.file.data(), nullptr};
+  plan.environment = {nullptr};
+  for (int& fd : plan.stdio) fd = 0;
+  plan.cgroup_fd = cgroup_fd;
+  launcher.launch(0, std::move(plan));
+  const std::vector<ExecLauncher::Outcome> outcomes = launcher.settled(true);
+  const ExecLauncher::Outcome& outcome = outcomes.at(0);
+  if (outcome.pid < 0) return outcome.error;
+  int status = 0;
+  while (waitpid(outcome.pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFSIGNALED(status) ? EOWNERDEAD : 0;
+}
+
 static std::string from_directory(const std::string& path, const std::string& directory) {
   if (directory.empty() || path.starts_with("/")) return path;
   return directory + "/" + path;

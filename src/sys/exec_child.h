@@ -63,6 +63,10 @@ class ExecLauncher {
   size_t pending_ = 0;
 };
 
+// Whether a child can be born into this group and lives there: 0, or why not (errno; EOWNERDEAD
+// for one that is killed at birth).
+int try_cgroup(const ProcessCaps& caps, int cgroup_fd);
+
 // The file that `name` would run: as it is when it holds a '/', else by `path` (the value of PATH).
 // Relative names count from `directory` unless that is empty. Errors: not_found and permission name
 // what was looked for.

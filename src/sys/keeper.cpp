@@ -20,6 +20,7 @@
 #include <unordered_map>
 
 #include "base/clock.h"
+#include "sys/cgroup.h"
 #include "sys/exec_child.h"
 #include "sys/keeper_wire.h"
 #include "sys/pidfd.h"
@@ -41,8 +42,12 @@ class Keeper {
   explicit Keeper(const KeeperSetup& setup)
       : caps_(setup.caps), open_files_(setup.open_files), launcher_(setup.caps) {
     take_descriptors(setup);
-    if (setup.cgroup_path != nullptr) cgroup_path_ = setup.cgroup_path;
     block_signals();
+    if (setup.cgroup_path == nullptr) return;
+    Result<CgroupDir> opened = CgroupDir::open(setup.cgroup_path);
+    if (!opened.ok()) return;
+    all_groups_ = *std::move(opened);
+    make_group();
   }
 
   [[noreturn]] void run() {
@@ -71,8 +76,7 @@ class Keeper {
   void take_descriptors(const KeeperSetup& setup) {
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     const auto lift = [](int fd) { return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, kFirstOwnFd); };
-    const int own[] = {lift(setup.socket), lift(setup.supervisor_pidfd), lift(setup.cgroup_fd),
-                       lift(null)};
+    const int own[] = {lift(setup.socket), lift(setup.supervisor_pidfd), lift(null)};
     const int highest = *std::max_element(std::begin(own), std::end(own));
     for (int fd = 0; fd <= highest; ++fd)
       if (std::find(std::begin(own), std::end(own), fd) == std::end(own)) close(fd);
@@ -82,8 +86,7 @@ class Keeper {
       for (int fd = highest + 1; fd < static_cast<int>(sysconf(_SC_OPEN_MAX)); ++fd) close(fd);
     socket_ = own[0];
     supervisor_ = own[1];
-    cgroup_fd_ = own[2];
-    null_ = own[3];
+    null_ = own[2];
     for (int fd = 0; fd < kFirstOwnFd; ++fd) dup3(null_, fd, fd < 3 ? 0 : O_CLOEXEC);
   }
 
@@ -244,7 +247,7 @@ class Keeper {
     for (int i = 0; i < 3; ++i) plan.stdio[i] = body.stdio[i] >= 0 ? body.stdio[i] : null_;
     plan.extra = std::move(body.extra);
     plan.open_files = &open_files_;
-    plan.cgroup_fd = is_template ? -1 : cgroup_fd_;
+    plan.cgroup_fd = is_template ? -1 : group_.fd();
     launcher_.launch(id, std::move(plan));
     if (!is_template) return settle(false);
     settle(true);
@@ -404,21 +407,33 @@ class Keeper {
     SweepOptions options;
     options.children_file = caps_.children_file;
     if (!with_template && template_pid_ != 0) options.keep.push_back(template_pid_);
-    options.before_round = [this] { kill_cgroup(); };
+    options.before_round = [this] { kill_group(); };
     options.reap = [this](pid_t pid) { reap(pid); };
     return sweep_descendants(options);
   }
 
-  void kill_cgroup() {
-    if (cgroup_fd_ < 0) return;
-    OwnedFd fd(openat(cgroup_fd_, "cgroup.kill", O_WRONLY | O_CLOEXEC));
-    if (fd && write(fd.get(), "1", 1) < 0) return;  // the sweep goes on without it
+  void make_group() {
+    if (all_groups_.fd() < 0) return;
+    Result<CgroupDir> made = all_groups_.make_below(std::to_string(next_group_++));
+    // Without a group the sweep does all the work.
+    group_ = made.ok() ? *std::move(made) : CgroupDir();
+  }
+
+  void kill_group() {
+    if (group_.fd() < 0) return;
+    group_killed_ = true;
+    if (!group_.kill().ok()) return;  // the sweep goes on without it
   }
 
   void kill_all() {
     settle(true);
     refuse_waiting();
     const std::vector<pid_t> left = sweep(false);
+    if (group_killed_) {
+      group_killed_ = false;
+      group_.remove();
+      make_group();
+    }
     std::string text;
     for (pid_t pid : left) text += (text.empty() ? "" : " ") + std::to_string(pid);
     WireWriter out(KeeperVerb::swept, 0);
@@ -430,7 +445,8 @@ class Keeper {
   [[noreturn]] void end_everything(int code) {
     ending_ = true;
     sweep(true);
-    if (!cgroup_path_.empty()) rmdir(cgroup_path_.c_str());
+    group_.remove();
+    all_groups_.remove();
     _exit(code);
   }
 
@@ -438,8 +454,10 @@ class Keeper {
   ProcessCaps caps_;
   rlimit open_files_;
   ExecLauncher launcher_;
-  int socket_ = -1, supervisor_ = -1, cgroup_fd_ = -1, null_ = -1, signals_ = -1;
-  std::string cgroup_path_;
+  int socket_ = -1, supervisor_ = -1, null_ = -1, signals_ = -1;
+  CgroupDir all_groups_, group_;  // group_ is below all_groups_ and holds the workers
+  int next_group_ = 0;
+  bool group_killed_ = false;
   bool ending_ = false;
   std::unordered_map<pid_t, Child> children_;  // the workers and the template
   std::unordered_map<uint64_t, pid_t> pids_;

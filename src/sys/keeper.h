@@ -9,16 +9,15 @@
 
 #include <sys/resource.h>
 
-#include "sys/process_caps.h"
 #include "sys/owned_fd.h"
+#include "sys/process_caps.h"
 
 namespace muster {
 
 struct KeeperSetup {
-  int socket;            // SOCK_SEQPACKET, to the supervisor
-  int supervisor_pidfd;  // -1: only the socket tells of its death
-  int cgroup_fd;         // -1: none
-  const char* cgroup_path;
+  int socket;               // SOCK_SEQPACKET, to the supervisor
+  int supervisor_pidfd;     // -1: only the socket tells of its death
+  const char* cgroup_path;  // a group for groups of workers; null: none
   ProcessCaps caps;
   rlimit open_files;  // for workers: the limit before the supervisor raised its own
 };

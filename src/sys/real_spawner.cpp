@@ -10,8 +10,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
+#include "sys/exec_child.h"
 #include "sys/keeper.h"
 #include "sys/keeper_wire.h"
 #include "sys/pidfd.h"
@@ -45,18 +47,7 @@ Result<std::unique_ptr<RealSpawner>> RealSpawner::start(const Options& options) 
   const ProcessCaps& caps = spawner->caps_;
   const rlimit open_files = raise_open_files();
   spawner->earlier_children_ = children_of(getpid(), caps.children_file);
-  if (caps.cgroup) {
-    Result<CgroupDir> made = CgroupDir::make("muster-" + std::to_string(getpid()) + "-" +
-                                             std::to_string(RealClock().now().count()));
-    if (made.ok()) {
-      spawner->cgroup_ = std::make_unique<CgroupDir>(*std::move(made));
-      spawner->kill_method_ = "cgroup.kill, then sweep";
-    } else {
-      spawner->kill_method_ = "sweep: " + made.error().to_string();
-    }
-  } else {
-    spawner->kill_method_ = "sweep: cgroup switched off";
-  }
+  spawner->make_cgroup();
   if (caps.subreaper) {
     int was = 0;
     prctl(PR_GET_CHILD_SUBREAPER, &was);
@@ -72,17 +63,35 @@ Result<std::unique_ptr<RealSpawner>> RealSpawner::start(const Options& options) 
   OwnedFd theirs(pair[1]);
   OwnedFd self = caps.pidfd ? open_pidfd(getpid()) : OwnedFd();
   const CgroupDir* cgroup = spawner->cgroup_.get();
-  const KeeperSetup setup{theirs.get(),
-                          self.get(),
-                          cgroup != nullptr ? cgroup->fd() : -1,
-                          cgroup != nullptr ? cgroup->path().c_str() : nullptr,
-                          caps,
-                          open_files};
+  const KeeperSetup setup{theirs.get(), self.get(),
+                          cgroup != nullptr ? cgroup->path().c_str() : nullptr, caps, open_files};
   const pid_t pid = fork();
   if (pid < 0) return errno_error(errno, "fork the keeper");
   if (pid == 0) keeper_main(setup);
   spawner->keeper_ = pid;
   return spawner;
+}
+
+void RealSpawner::make_cgroup() {
+  if (!caps_.cgroup) {
+    kill_method_ = "sweep: cgroup switched off";
+    return;
+  }
+  Result<CgroupDir> made = CgroupDir::make("muster-" + std::to_string(getpid()) + "-" +
+                                           std::to_string(RealClock().now().count()));
+  if (!made.ok()) {
+    kill_method_ = "sweep: " + made.error().to_string();
+    return;
+  }
+  const int error = try_cgroup(caps_, made->fd());
+  if (error != 0) {
+    made->remove();
+    kill_method_ =
+        std::string("sweep: a process born in a cgroup does not live: ") + std::strerror(error);
+    return;
+  }
+  cgroup_ = std::make_unique<CgroupDir>(*std::move(made));
+  kill_method_ = "cgroup.kill, then sweep";
 }
 
 RealSpawner::~RealSpawner() {

@@ -41,6 +41,7 @@ class RealSpawner final : public Spawner {
 
  private:
   RealSpawner() = default;
+  void make_cgroup();
   Status submit(const SpawnSpec& spec, bool is_template);
   Status send(const class WireWriter& message, const std::vector<int>& fds);
   bool receive_one();

@@ -250,6 +250,20 @@ TEST_P(EveryKillMethod, KillAllLeavesNoDescendant) {
   EXPECT_FALSE(alive(grandchild));
 }
 
+TEST_P(EveryKillMethod, ProcessesStartedAfterAKillLive) {
+  const auto spawner = start(GetParam());
+  for (uint64_t id = 1; id <= 3; ++id) {
+    ASSERT_TRUE(spawner->submit(shell(2 * id, "sleep 1000")).ok());
+    ASSERT_TRUE(spawner->kill_all().ok());
+    const auto killed = wait_for(*spawner, Kind::swept, 0);
+    EXPECT_EQ(find(killed, Kind::exited, 2 * id).exit.signal, SIGKILL);
+    ASSERT_TRUE(spawner->submit(shell(2 * id + 1, "sleep 0.01; exit 6")).ok());
+    const auto events = wait_for(*spawner, Kind::exited, 2 * id + 1);
+    EXPECT_EQ(events.back().exit.code, 6);
+    EXPECT_EQ(events.back().exit.signal, 0);
+  }
+}
+
 TEST_P(EveryKillMethod, TheDeathOfTheKeeperEndsEverything) {
   const auto spawner = start(GetParam());
   Pipe out;
