@@ -88,9 +88,9 @@ std::vector<Case> cases() {
   for (bool ta : {false, true}) {
     for (bool tb : {false, true}) {
       // Tile edges on both sides, few rows, one column, K shorter than the number of blocks.
-      for (int64_t M : {1, 2, 3, 5, 7, 12, 13, 29}) {
-        for (int64_t N : {1, 15, 17, 32, 33, 49}) {
-          for (int64_t K : {0, 1, 3, 7, 8, 9, 40}) {
+      for (int64_t M : {1, 2, 3, 7, 13, 28}) {
+        for (int64_t N : {1, 17, 32, 49}) {
+          for (int64_t K : {0, 1, 7, 9, 40}) {
             all.push_back({ta, tb, M, N, K, static_cast<int>(M % 2), N % 2 == 0, K % 3});
           }
         }
@@ -107,13 +107,16 @@ std::vector<Case> cases() {
 
 template <class T>
 void expect_defined_order() {
+  std::vector<std::unique_ptr<Bench>> benches;
   for (Isa isa : isas()) {
-    for (int threads : {1, 3}) {
-      Bench bench(threads, isa);
-      for (const Case& c : cases()) {
-        ASSERT_TRUE(same_bits(by_kernel<T>(bench.exec, c), by_definition<T>(c)))
-            << name(c) << " on " << isa_name(isa) << " with " << threads << " threads";
-      }
+    for (int threads : {1, 3}) benches.push_back(std::make_unique<Bench>(threads, isa));
+  }
+  for (const Case& c : cases()) {
+    const std::vector<T> want = by_definition<T>(c);
+    for (const auto& bench : benches) {
+      ASSERT_TRUE(same_bits(by_kernel<T>(bench->exec, c), want))
+          << name(c) << " on " << isa_name(bench->exec.isa) << " with " << bench->exec.team.size()
+          << " threads";
     }
   }
 }

@@ -25,7 +25,8 @@ Vector room(int64_t n) {
 void expect_gradient(const char* what, Vector& x, const Vector& gradient,
                      const std::function<double()>& f) {
   ASSERT_EQ(x.size(), gradient.size());
-  for (size_t i = 0; i < x.size(); ++i) {
+  const size_t stride = x.size() / 400 + 1;  // big arrays are sampled
+  for (size_t i = 0; i < x.size(); i += stride) {
     const double kept = x[i], step = 1e-5;
     x[i] = kept + step;
     const double above = f();
