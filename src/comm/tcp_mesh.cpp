@@ -118,7 +118,8 @@ struct TcpMesh::Peer {
   size_t received = 0, to_receive = 0;  // of the payload
   bool in_payload = false;              // `in` belongs to this exchange and was judged
   bool finished_in = false;
-  std::optional<Error> gone;  // what the next exchange with it will meet
+  std::optional<Error> gone;  // what the next exchange will meet
+  RankSet gone_missing;
 };
 
 Result<std::unique_ptr<TcpMesh>> TcpMesh::connect(Transport& transport, SocketId listener,
@@ -204,10 +205,9 @@ Status TcpMesh::begin(const Fingerprint& fingerprint, std::span<Message> message
     peer.in_payload = false;
     peer.finished_in = false;
   }
-  for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
-    const Peer& peer = peers_[static_cast<size_t>(r)];
+  for (const Peer& peer : peers_) {
     if (!peer.gone) continue;
-    missing.insert(Rank{r});
+    missing = peer.gone_missing;
     return *peer.gone;
   }
   return {};
@@ -224,7 +224,7 @@ Status TcpMesh::exchange(const Fingerprint& fingerprint, std::span<Message> mess
   if (ended_) return Error(Code::cancelled, "the group was ended");
   MUSTER_TRY(begin(fingerprint, messages, missing));
   const int world = static_cast<int>(peers_.size());
-  for (;;) {
+  for (const Peer* failed = nullptr;;) {
     bool all_done = true;
     for (int r = 0; r < world; ++r) {
       if (r == me_) continue;
@@ -241,6 +241,10 @@ Status TcpMesh::exchange(const Fingerprint& fingerprint, std::span<Message> mess
       all_done = all_done && done(r);
     }
     if (all_done) return {};
+    if (failed) {
+      missing = failed->gone_missing;
+      return *failed->gone;
+    }
 
     polls_.clear();
     polled_.clear();
@@ -260,7 +264,7 @@ Status TcpMesh::exchange(const Fingerprint& fingerprint, std::span<Message> mess
     if (ready == 0) return late(fingerprint, missing);
     for (size_t i = 1; i < polls_.size(); ++i) {
       const int r = polled_[i];
-      if (polls_[i].readable && done(r)) MUSTER_TRY(look_ahead(r, missing));
+      if (polls_[i].readable && done(r) && look_ahead(r)) failed = &peers_[static_cast<size_t>(r)];
     }
   }
 }
@@ -296,19 +300,14 @@ Status TcpMesh::read_header(int peer, RankSet& missing) {
 }
 
 // A peer that did its part in this exchange may leave, or even die: the next exchange is the one
-// that cannot be. But news that the group failed counts at once.
-Status TcpMesh::look_ahead(int peer, RankSet& missing) {
+// that cannot be. But news that the group failed counts now, unless the others' parts are here
+// already.
+bool TcpMesh::look_ahead(int peer) {
   Peer& p = peers_[static_cast<size_t>(peer)];
-  RankSet blamed;
-  Status status = read_header(peer, blamed);
-  if (status) return {};
-  const bool failed = p.in_header == sizeof(Header) && p.in.code != kLeft;
-  if (failed) {
-    missing = blamed;
-    return status;
-  }
+  Status status = read_header(peer, p.gone_missing);
+  if (status) return false;
   p.gone = std::move(status).error();
-  return {};
+  return p.in_header == sizeof(Header) && p.in.code != kLeft;
 }
 
 Status TcpMesh::receive_from(int peer, Message& message, const Fingerprint& fingerprint,
@@ -375,7 +374,7 @@ void TcpMesh::end(const Error* error, const RankSet& missing) {
   for (const Peer& peer : peers_) {
     if (!peer.socket.valid()) continue;
     // In the middle of a message it would be taken for payload; the closed stream must do then.
-    if (peer.sent == peer.to_send)
+    if (peer.sent == peer.to_send || peer.sent == 0)
       static_cast<void>(transport_.write(peer.socket, std::as_bytes(std::span(&farewell, 1))));
     transport_.shutdown(peer.socket);
   }

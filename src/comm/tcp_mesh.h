@@ -58,7 +58,7 @@ class TcpMesh {
   TcpMesh(Transport& transport, Rank rank, int world);
   Status make_wake_socket(Nanos deadline);
   Status begin(const Fingerprint& fingerprint, std::span<Message> messages, RankSet& missing);
-  Status look_ahead(int peer, RankSet& missing);
+  bool look_ahead(int peer);
   Status send_to(int peer, Message& message);
   Status receive_from(int peer, Message& message, const Fingerprint& fingerprint, RankSet& missing);
   Status read_header(int peer, RankSet& missing);
