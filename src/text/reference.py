@@ -14,7 +14,7 @@ import sys
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: E402
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 
 def records(path: str) -> list[bytes]:
@@ -28,22 +28,26 @@ def records(path: str) -> list[bytes]:
 
 def write(path: str, parts: list[bytes]) -> None:
     with open(path, "wb") as out:
-        for part in parts:
-            out.write(struct.pack("<Q", len(part)) + part)
+        out.writelines(struct.pack("<Q", len(part)) + part for part in parts)
 
 
 def encode(tokenizer: str, documents: str, out: str, *words: str) -> None:
     reference = Tokenizer.from_file(tokenizer)
     reference.encode_special_tokens = "recognise" not in words
     texts = [d.decode("utf-8", "replace") for d in records(documents)]
-    encodings = [reference.encode(text, add_special_tokens="around" in words) for text in texts]
+    encodings = [
+        reference.encode(text, add_special_tokens="around" in words) for text in texts
+    ]
     write(out, [struct.pack(f"<{len(e.ids)}I", *e.ids) for e in encodings])
 
 
 def decode(tokenizer: str, ids: str, out: str) -> None:
     reference = Tokenizer.from_file(tokenizer)
     lists = [struct.unpack(f"<{len(r) // 4}I", r) for r in records(ids)]
-    write(out, [reference.decode(list(i), skip_special_tokens=False).encode() for i in lists])
+    write(
+        out,
+        [reference.decode(list(i), skip_special_tokens=False).encode() for i in lists],
+    )
 
 
 def train(documents: str, size: str, out: str, *specials: str) -> None:
@@ -74,4 +78,6 @@ def classes(out: str) -> None:
 
 
 if __name__ == "__main__":
-    {"encode": encode, "decode": decode, "train": train, "classes": classes}[sys.argv[1]](*sys.argv[2:])
+    {"encode": encode, "decode": decode, "train": train, "classes": classes}[
+        sys.argv[1]
+    ](*sys.argv[2:])
