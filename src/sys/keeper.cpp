@@ -236,7 +236,9 @@ class Keeper {
         return fail(id, errno, "socketpair for the template");
       ours.reset(pair[0]);
       theirs.reset(pair[1]);
-      body.extra.insert(body.extra.begin(), theirs.get());  // descriptor 3 of the template
+      // Descriptor 3 is its socket; the others hold the numbers that ranks forked from it need.
+      body.extra.assign(kMaxExtraFds, null_);
+      body.extra[0] = theirs.get();
     }
     ExecPlan plan;
     plan.file = *file;

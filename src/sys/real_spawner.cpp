@@ -124,7 +124,9 @@ Status RealSpawner::start_template(const SpawnSpec& spec) {
 Status RealSpawner::submit(const SpawnSpec& spec, bool is_template) {
   if (spec.argv.empty())
     return Error(Code::invalid_argument, "a process needs at least a program name");
-  if (spec.extra_fds.size() + (is_template ? 1 : 0) > kMaxExtraFds)
+  if (is_template && !spec.extra_fds.empty())
+    return Error(Code::invalid_argument, "a template takes no extra descriptors");
+  if (spec.extra_fds.size() > kMaxExtraFds)
     return Error(Code::invalid_argument, "at most " + std::to_string(kMaxExtraFds) +
                                              " extra descriptors can be passed, not " +
                                              std::to_string(spec.extra_fds.size()));

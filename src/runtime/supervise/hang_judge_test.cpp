@@ -1,0 +1,96 @@
+#include "runtime/supervise/hang_judge.h"
+
+#include <gtest/gtest.h>
+
+namespace muster {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+HangPolicy policy() {
+  HangPolicy policy;
+  policy.enabled = true;
+  return policy;
+}
+
+// A rank that does steps of a given length, looked at every 100 ms.
+struct Watched {
+  HangJudge judge{policy(), Nanos{0}};
+  ProgressSnapshot page;
+  Nanos now{0};
+
+  void steps(int count, Nanos each) {
+    page.phase = Phase::step;
+    for (int i = 0; i < count; ++i) {
+      ++page.step;
+      ++page.ops;
+      page.last = now;
+      EXPECT_FALSE(pass(each));
+    }
+  }
+  // Time without progress; how long until the verdict.
+  std::optional<Nanos> pass(Nanos time) {
+    for (const Nanos begin = now; now < begin + time;) {
+      now += milliseconds{100};
+      if (judge.look(page, now)) return now - begin;
+    }
+    return std::nullopt;
+  }
+};
+
+TEST(HangJudge, LearnsFromTheStepsOfTheRank) {
+  Watched quick;
+  quick.steps(50, milliseconds{200});
+  EXPECT_EQ(quick.judge.limit(), seconds{5});  // never less
+  const auto found = quick.pass(seconds{60});
+  ASSERT_TRUE(found);
+  EXPECT_GE(*found, seconds{5});
+  EXPECT_LE(*found, seconds{7});
+
+  Watched slow;
+  slow.steps(50, seconds{4});
+  EXPECT_EQ(slow.judge.limit(), seconds{20});
+  EXPECT_FALSE(slow.pass(seconds{15}));
+}
+
+TEST(HangJudge, BeforeTheFirstStepTheStartLimitHolds) {
+  Watched starting;
+  EXPECT_FALSE(starting.pass(seconds{119}));
+  EXPECT_TRUE(starting.pass(seconds{3}));
+}
+
+TEST(HangJudge, AnnouncedSilenceAndFinishedRanksAreNoHang) {
+  Watched watched;
+  watched.steps(20, milliseconds{100});
+  watched.page.long_until = watched.now + seconds{100};
+  EXPECT_FALSE(watched.pass(seconds{100}));
+  EXPECT_TRUE(watched.pass(seconds{8}));  // but after it the limit counts again
+
+  Watched done;
+  done.steps(20, milliseconds{100});
+  done.page.phase = Phase::finished;
+  EXPECT_FALSE(done.pass(seconds{1000}));
+}
+
+TEST(HangJudge, AnySignOfLifeCounts) {
+  Watched watched;
+  watched.steps(20, milliseconds{100});
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_FALSE(watched.pass(seconds{4}));
+    ++watched.page.ops;
+  }
+}
+
+TEST(HangJudge, TheVerdictSaysWhereAndHowLong) {
+  Watched watched;
+  watched.steps(20, milliseconds{100});
+  ASSERT_TRUE(watched.pass(seconds{60}));
+  const auto text = watched.judge.look(watched.page, watched.now);
+  ASSERT_TRUE(text);
+  EXPECT_NE(text->find("step 20"), std::string::npos) << *text;
+  EXPECT_NE(text->find("limit 5.00 s"), std::string::npos) << *text;
+}
+
+}  // namespace
+}  // namespace muster
