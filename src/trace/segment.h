@@ -3,7 +3,7 @@
 //
 //   file   = blocks
 //   block  = "MSEG" u8 kind, u8 codec (0 plain, 1 zstd), u16 0, u32 stored bytes, u32 plain bytes,
-//            u32 CRC32C of the plain payload, u32 CRC32C of the 20 bytes before, stored payload
+//            u32 CRC32C of the stored payload, u32 CRC32C of the 20 bytes before, stored payload
 //   kinds  = 1 process     varints version, rank, attempt, pid, tick source (zigzag where signed)
 //            2 names       varint first id, count; per name varint length, bytes
 //            3 threads     varint count; per thread varint ring, zigzag tid, varint length, bytes

@@ -53,7 +53,7 @@ std::string make_block(BlockKind kind, std::string_view payload) {
   out.append(2, '\0');
   put_u32(out, static_cast<uint32_t>(stored.size()));
   put_u32(out, static_cast<uint32_t>(payload.size()));
-  put_u32(out, crc(payload));
+  put_u32(out, crc(stored));
   put_u32(out, crc(out));
   MUSTER_CHECK(out.size() == kBlockHeaderBytes, out.size());
   out += stored;
@@ -67,9 +67,10 @@ std::optional<Block> BlockScanner::take() {
   const uint32_t stored = u32_at(rest_, 8), plain = u32_at(rest_, 12);
   if (codec > kZstd || plain > kBlockPayloadLimit || rest_.size() - kBlockHeaderBytes < stored)
     return std::nullopt;
-  std::optional<std::string> payload =
-      unpack(rest_.substr(kBlockHeaderBytes, stored), codec, plain);
-  if (!payload.has_value() || crc(*payload) != u32_at(rest_, 16)) return std::nullopt;
+  const std::string_view body = rest_.substr(kBlockHeaderBytes, stored);
+  if (crc(body) != u32_at(rest_, 16)) return std::nullopt;
+  std::optional<std::string> payload = unpack(body, codec, plain);
+  if (!payload.has_value()) return std::nullopt;
   const auto kind = static_cast<BlockKind>(rest_[4]);
   rest_.remove_prefix(kBlockHeaderBytes + stored);
   return Block{kind, *std::move(payload)};
