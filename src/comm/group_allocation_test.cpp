@@ -11,16 +11,17 @@ namespace {
 std::atomic<int64_t> allocations = 0;
 }
 
-void* operator new(size_t bytes) {
+// Not inlined: the compiler would take malloc and operator delete for a mismatched pair.
+[[gnu::noinline]] void* operator new(size_t bytes) {
   ++allocations;
   void* memory = std::malloc(bytes > 0 ? bytes : 1);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
-void operator delete(void* memory) noexcept {
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
-void operator delete(void* memory, size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
   std::free(memory);
 }
 
