@@ -27,11 +27,11 @@ int64_t check_segments(std::span<const int32_t> segments, int64_t tokens) {
 // Calls body(first token, length, g, scratch) for every (segment, key/value head), in an order that
 // gives each thread one contiguous run of tokens' work.
 template <class T, class Body>
-void each_item(Exec& exec, std::span<const int32_t> segments, int64_t tokens, int64_t G, int64_t c,
-               const Body& body) {
+void each_item(Exec& exec, std::span<const int32_t> segments, int64_t tokens, int64_t H, int64_t G,
+               int64_t c, const Body& body) {
   const int64_t longest = check_segments(segments, tokens);
   Arena::Scope scope(exec.arena);
-  const int64_t size = (attention_scratch(longest, c) + 15) / 16 * 16;
+  const int64_t size = (attention_scratch(longest, c, H / G) + 15) / 16 * 16;
   T* scratch = exec.arena.take_array<T>(size * exec.team.size());
   const int64_t items = static_cast<int64_t>(segments.size() - 1) * G;
   parallel(exec, items, 1, [&](int64_t begin, int64_t end, int member) {
@@ -76,7 +76,7 @@ void attention_forward(Exec& exec, std::span<const int32_t> segments, int64_t to
   MUSTER_CHECK(scale > 0, scale);
   const auto& rows = row_kernels<T>(exec.isa);
   const int64_t group = H / G;
-  each_item<T>(exec, segments, tokens, G, c,
+  each_item<T>(exec, segments, tokens, H, G, c,
                [&](int64_t first, int64_t length, int64_t g, T* scratch) {
                  AttentionItem<T> a{};
                  a.length = length;
@@ -104,7 +104,7 @@ void attention_backward(Exec& exec, std::span<const int32_t> segments, int64_t t
   MUSTER_CHECK(scale > 0, scale);
   const auto& rows = row_kernels<T>(exec.isa);
   const int64_t group = H / G;
-  each_item<T>(exec, segments, tokens, G, c,
+  each_item<T>(exec, segments, tokens, H, G, c,
                [&](int64_t first, int64_t length, int64_t g, T* scratch) {
                  AttentionItem<T> a{};
                  a.length = length;
@@ -139,7 +139,7 @@ void attention_decode(Exec& exec, int64_t length, int64_t capacity, int64_t H, i
   const auto& rows = row_kernels<T>(exec.isa);
   const int64_t group = H / G;
   Arena::Scope scope(exec.arena);
-  const int64_t size = (attention_scratch(kAttentionBlock, c) + 15) / 16 * 16;
+  const int64_t size = (attention_scratch(kAttentionBlock, c, group) + 15) / 16 * 16;
   T* scratch = exec.arena.take_array<T>(size * exec.team.size());
   parallel(exec, G, 1, [&](int64_t begin, int64_t end, int member) {
     for (int64_t g = begin; g < end; ++g) {

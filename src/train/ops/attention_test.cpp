@@ -120,6 +120,19 @@ TEST(Attention, LargeScoresDoNotOverflow) {
   for (float x : forward(bench.exec, in, {0, 100})) ASSERT_TRUE(std::isfinite(x));
 }
 
+TEST(Attention, ScratchStaysWithinTheBound) {
+  const Inputs in(300, 6, 2, 40);
+  Bench bench(3, best_isa());
+  forward(bench.exec, in, {0, 20, 300});
+  EXPECT_LE(bench.arena.peak(), scratch_bytes<float>({3, 300, 280, 6, 2, 40, 40, 0}));
+  const auto size = static_cast<size_t>(in.tokens * in.H * in.c);
+  std::vector<float> o(size), dq(size), dk(size), dv(size), lse(size);
+  attention_backward<float>(bench.exec, std::vector<int32_t>{0, 20, 300}, in.tokens, in.H, in.G,
+                            in.c, 0.3f, in.q.data(), in.k.data(), in.v.data(), o.data(), lse.data(),
+                            in.q.data(), dq.data(), dk.data(), dv.data());
+  EXPECT_LE(bench.arena.peak(), scratch_bytes<float>({3, 300, 280, 6, 2, 40, 40, 0}));
+}
+
 TEST(AttentionDeathTest, SegmentsMustCoverTheTokens) {
   const Inputs in(10, 1, 1, 16);
   Bench bench(1, best_isa());

@@ -40,6 +40,20 @@ void gemm(Exec& exec, Trans ta, Trans tb, int64_t M, int64_t N, int64_t K, const
 
 inline constexpr int kKBlocks = 8;
 
+// ---- scratch
+// ------------------------------------------------------------------------------------------------------
+
+// What any one kernel here takes from exec.arena at most, in bytes, for a model of these sizes
+// (element size as T; `widest` = the widest row given to a norm or bias_backward; `largest` = the
+// most elements given to sum_of_squares). Add the outputs of chunked calls yourself. In fast mode,
+// a product with beta 1 met for the first time measures into M N floats of scratch where they fit.
+struct ScratchSizes {
+  int threads;
+  int64_t tokens, longest_segment, H, G, c, widest, largest;
+};
+template <class T>
+size_t scratch_bytes(const ScratchSizes& sizes);
+
 // ---- norms
 // ------------------------------------------------------------------------------------------------------
 

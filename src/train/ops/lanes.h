@@ -21,6 +21,8 @@ namespace muster::ops::MUSTER_OPS_ISA {
 
 inline constexpr int64_t kLanes = 16;
 
+inline constexpr uint32_t kRootHalf = 0x3f3504f3;  // bits of sqrt(1/2) in float
+
 inline float fused(float a, float b, float c) {
   return __builtin_fmaf(a, b, c);
 }
@@ -121,6 +123,20 @@ struct Lanes {
       std::memcpy(&p.x[i], &a, 4);
     }
     return p;
+  }
+
+  // x = m 2^n with m in [sqrt(1/2), sqrt(2)); returns n. For normal positive x. Float only.
+  friend Lanes split_exponent(Lanes x, Lanes& m) {
+    static_assert(sizeof(T) == 4);
+    for (int i = 0; i < kLanes; ++i) {
+      int32_t bits;
+      std::memcpy(&bits, &x.x[i], 4);
+      const int32_t n = static_cast<int32_t>(static_cast<uint32_t>(bits) - kRootHalf) >> 23;
+      bits = static_cast<int32_t>(static_cast<uint32_t>(bits) - (static_cast<uint32_t>(n) << 23));
+      std::memcpy(&m.x[i], &bits, 4);
+      x.x[i] = static_cast<T>(n);
+    }
+    return x;
   }
 
   T sum() const {

@@ -60,6 +60,20 @@ struct Vec {
                                                  _mm256_slli_epi32(_mm256_castps_si256(t.b), 23)))};
   }
 
+  friend Vec split_exponent(Vec x, Vec& m) {
+    const auto split = [](__m256 y, __m256& rest) {
+      const __m256i bits = _mm256_castps_si256(y);
+      const __m256i n = _mm256_srai_epi32(
+          _mm256_sub_epi32(bits, _mm256_set1_epi32(static_cast<int>(kRootHalf))), 23);
+      rest = _mm256_castsi256_ps(_mm256_sub_epi32(bits, _mm256_slli_epi32(n, 23)));
+      return _mm256_cvtepi32_ps(n);
+    };
+    Vec n;
+    n.a = split(x.a, m.a);
+    n.b = split(x.b, m.b);
+    return n;
+  }
+
   float sum() const {
     const __m256 w = _mm256_add_ps(a, b);
     const __m128 x = _mm_add_ps(_mm256_castps256_ps128(w), _mm256_extractf128_ps(w, 1));

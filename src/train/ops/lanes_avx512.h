@@ -48,6 +48,14 @@ struct Vec {
                                                  _mm512_slli_epi32(_mm512_castps_si512(t.v), 23)))};
   }
 
+  friend Vec split_exponent(Vec x, Vec& m) {
+    const __m512i bits = _mm512_castps_si512(x.v);
+    const __m512i n = _mm512_srai_epi32(
+        _mm512_sub_epi32(bits, _mm512_set1_epi32(static_cast<int>(kRootHalf))), 23);
+    m.v = _mm512_castsi512_ps(_mm512_sub_epi32(bits, _mm512_slli_epi32(n, 23)));
+    return {_mm512_cvtepi32_ps(n)};
+  }
+
   float sum() const {
     const __m256 w = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
     const __m128 x = _mm_add_ps(_mm256_castps256_ps128(w), _mm256_extractf128_ps(w, 1));

@@ -33,11 +33,11 @@ struct AttentionItem {
 };
 
 // Elements of scratch for segments of at most `length` tokens.
-constexpr int64_t attention_scratch(int64_t length, int64_t c) {
+constexpr int64_t attention_scratch(int64_t length, int64_t c, int64_t queries_per_kv) {
   const int64_t padded = (length + kAttentionBlock - 1) / kAttentionBlock * kAttentionBlock;
   const int64_t wide = (c + 15) / 16 * 16;
-  return 2 * padded * c + 2 * kAttentionBlock * kAttentionBlock + 2 * kAttentionBlock * wide +
-         8 * kAttentionBlock;
+  return padded * c + 2 * kAttentionBlock * kAttentionBlock + 2 * kAttentionBlock * wide +
+         4 * kAttentionBlock + queries_per_kv * length;
 }
 
 template <class T>

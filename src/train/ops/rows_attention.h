@@ -133,10 +133,12 @@ struct AttentionRows {
       each_vector(c, [&](int64_t i, int64_t n) {
         store(fma(V::load(s.merged + r * s.wide + i), inverse, V::zero()), o + r * o_row + i, n);
       });
-      if (lse != nullptr) {
-        lse[r] = s.top[r] * scale + static_cast<T>(strict::log(static_cast<double>(s.sum[r])));
-      }
     }
+    if (lse == nullptr) return;
+    each_vector(rows, [&](int64_t r, int64_t n) {
+      const V sum = V::load(s.sum + r).first_else(n, V::set(1));
+      store(fma(V::load(s.top + r), V::set(scale), log(sum)), lse + r, n);
+    });
   }
 
   static void clear(T* p, int64_t n) { __builtin_memset(p, 0, static_cast<size_t>(n) * sizeof(T)); }
@@ -188,6 +190,13 @@ struct AttentionRows {
     T* slopes = weights + B * B;       // dS [B, B]
     T* k_columns = slopes + B * B;     // [c, B]
     T* v_columns = k_columns + B * c;  // [c, B]
+    T* dots = v_columns + B * c;       // D [heads, length]
+    for (int64_t h = 0; h < a.queries_per_kv; ++h) {
+      for (int64_t t = 0; t < a.length; ++t) {
+        const int64_t at = t * a.o_row + h * c;
+        dots[h * a.length + t] = dot(c, a.dout + at, a.o_in + at);
+      }
+    }
     for (int64_t j = 0; j < blocks; ++j) {
       const int64_t keys = least(B, a.length - j * B);
       const T* k = a.k + j * B * c;
@@ -212,9 +221,8 @@ struct AttentionRows {
           }
           for (int64_t r = 0; r < rows; ++r) {
             const int64_t row = i * B + r;
-            const T* o = a.o_in + row * a.o_row + h * c;
             slope(weights + r * B, slopes + r * B, visible.of(r), a.scale,
-                  a.lse_in[h * a.lse_head + row], dot(c, dout + r * a.o_row, o));
+                  a.lse_in[h * a.lse_head + row], dots[h * a.length + row]);
           }
           for (int64_t r = 0; r < rows; r += kStrip) {
             const int64_t count = least(kStrip, rows - r);

@@ -1,5 +1,5 @@
-// exp and sigmoid over 16 lanes: polynomial code shared by all vector types, so bits are equal on
-// every instruction set. Float: within 2 ulp; double: by strict_math.h, lane by lane.
+// exp, log and sigmoid over 16 lanes: polynomial code shared by all vector types, so bits are equal
+// on every instruction set. Float: within 2 ulp; double: by strict_math.h, lane by lane.
 #pragma once
 
 #include "base/strict_math.h"
@@ -32,6 +32,32 @@ V exp(V x) {
     y = if_less(x, kLow, V::zero(), y);
     y = if_less(kHigh, x, V::set(__builtin_inff()), y);
     return if_less(x, V::set(__builtin_inff()), y, x);  // +inf and NaN are their own result
+  }
+}
+
+// log(x) for normal positive x: x = m 2^n, f = m - 1; log(1 + f) = f - f²/2 + f³ q(f) with q a
+// minimax fit of degree 8 (relative error 1e-9). +inf and NaN are their own result; anything else
+// outside the domain is unspecified.
+template <class V>
+V log(V x) {
+  if constexpr (sizeof(typename V::Scalar) == 8) {
+    for (int i = 0; i < kLanes; ++i) x.x[i] = strict::log(x.x[i]);
+    return x;
+  } else {
+    V m = x;
+    const V n = split_exponent(x, m);
+    const V f = m - V::set(1.0f), z = f * f;
+    V q = fma(V::set(0x1.14576ep-4f), f, V::set(-0x1.de3c06p-4f));
+    q = fma(q, f, V::set(0x1.e6f07cp-4f));
+    q = fma(q, f, V::set(-0x1.fc220ap-4f));
+    q = fma(q, f, V::set(0x1.23376p-3f));
+    q = fma(q, f, V::set(-0x1.555c4ep-3f));
+    q = fma(q, f, V::set(0x1.99a4b6p-3f));
+    q = fma(q, f, V::set(-0x1.000006p-2f));
+    q = fma(q, f, V::set(0x1.555548p-2f));
+    const V low = fma(n, V::set(-0x1.05c61p-29f), fma(f * z, q, V::set(-0.5f) * z));
+    const V y = fma(n, V::set(0x1.62e43p-1f), f + low);
+    return if_less(x, V::set(__builtin_inff()), y, x);
   }
 }
 

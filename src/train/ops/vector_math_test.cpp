@@ -18,6 +18,9 @@ using Vec = scalar::Lanes<float>;
 float exp_of(float x) {
   return exp(Vec::set(x)).x[3];
 }
+float log_of(float x) {
+  return log(Vec::set(x)).x[3];
+}
 float sigmoid_of(float x) {
   return sigmoid(Vec::set(x)).x[3];
 }
@@ -46,6 +49,22 @@ TEST(VectorMath, ErrorsStayWithinTwoUlpsOverAllExponents) {
   }
   EXPECT_LE(worst_exp, 1.1);
   EXPECT_LE(worst_sigmoid, 2.6);
+}
+
+TEST(VectorMath, LogarithmStaysWithinTwoUlps) {
+  double worst = 0;
+  for (uint32_t bits = 0x00800000; bits < 0x7f800000; bits += 4999) {
+    float x;
+    std::memcpy(&x, &bits, 4);
+    worst = std::max(worst, ulps(log_of(x), std::log(static_cast<double>(x))));
+  }
+  for (float x = 0.5f; x < 2; x += 0x1p-14f) {
+    worst = std::max(worst, ulps(log_of(x), std::log(static_cast<double>(x))));
+  }
+  EXPECT_LE(worst, 2.0);
+  EXPECT_EQ(log_of(1), 0.0f);
+  EXPECT_EQ(log_of(INFINITY), INFINITY);
+  EXPECT_TRUE(std::isnan(log_of(NAN)));
 }
 
 TEST(VectorMath, Ends) {
