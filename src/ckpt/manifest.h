@@ -5,7 +5,7 @@
 // all other bytes of the file. There is exactly one text per manifest: bytes that differ from it in
 // any way (white space, order, repeated or unknown keys) are refused as corrupt.
 //
-// Plain values and pure functions. Format: docs/formats.md.
+// Plain values and pure functions. Format: docs/formats/checkpoint.md.
 #pragma once
 
 #include <cstdint>

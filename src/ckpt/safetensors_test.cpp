@@ -264,5 +264,31 @@ TEST(Safetensors, FilesOfTheReferenceLibraryAreAccepted) {
   EXPECT_GT(count, 0);
 }
 
+TEST(Safetensors, TheReferenceLibraryReadsOurFiles) {
+  const char* chosen = std::getenv("MUSTER_PYTHON");
+  const std::string python = chosen != nullptr ? chosen : MUSTER_SOURCE_DIR "/.venv/bin/python";
+  if (std::system((python + " -c 'import safetensors, numpy' 2>/dev/null").c_str()) != 0)
+    GTEST_SKIP() << python << " has no safetensors";
+  RealFiles files("");
+  char folder[] = "/tmp/muster-safetensors-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string path = std::string(folder) + "/f.safetensors";
+  const std::vector<float> numbers = {1, 2, 3, 4, 5, 6};
+  const std::vector<std::byte> page(4096, std::byte{7});
+  ASSERT_TRUE(write_safetensors(files, path,
+                                {{"n[0:2]", Dtype::f32, {2, 3}, 0, 0},
+                                 {"page", Dtype::u8, {4096}, 0, 0},
+                                 {"none", Dtype::f64, {0}, 0, 0}},
+                                {std::as_bytes(std::span(numbers)), page, {}}, {{"k", "v"}})
+                  .ok());
+  const std::string script =
+      "import sys; from safetensors import safe_open; f = safe_open(sys.argv[1], 'np'); "
+      "assert f.metadata() == {'k': 'v'}; "
+      "assert f.get_tensor('n[0:2]').tolist() == [[1, 2, 3], [4, 5, 6]]; "
+      "assert f.get_tensor('page').sum() == 7 * 4096; assert f.get_tensor('none').shape == (0,)";
+  EXPECT_EQ(std::system((python + " -c \"" + script + "\" " + path).c_str()), 0);
+  EXPECT_TRUE(remove_tree(files, folder).ok());
+}
+
 }  // namespace
 }  // namespace muster
