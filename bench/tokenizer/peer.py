@@ -8,6 +8,7 @@ way (no offsets), without threads; tiktoken takes the ranks from the vocabulary'
 
 import json
 import os
+import pathlib
 import struct
 import sys
 import time
@@ -21,7 +22,7 @@ BATCH = 64
 
 
 def documents(path: str) -> list[str]:
-    data, at, found = open(path, "rb").read(), 0, []
+    data, at, found = pathlib.Path(path).read_bytes(), 0, []
     while at < len(data):
         (size,) = struct.unpack_from("<Q", data, at)
         found.append(data[at + 8 : at + 8 + size].decode())
@@ -48,7 +49,7 @@ def with_tiktoken(path: str, texts: list[str]):
     import tiktoken
     import vocabularies
 
-    root = json.load(open(path))
+    root = json.loads(pathlib.Path(path).read_text())
     byte_of = {c: b for b, c in vocabularies.byte_alphabet().items()}
     ranks = {
         bytes(byte_of[c] for c in token): i

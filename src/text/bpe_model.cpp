@@ -108,6 +108,7 @@ void BpeModel::number_tokens(const std::vector<std::optional<std::string>>& toke
   std::vector<std::pair<std::string_view, uint32_t>> by_bytes;
   for (uint32_t token = 0; token < id_of_.size(); ++token)
     by_bytes.emplace_back(*tokens[id_of_[token]], token);
+  index_ = TokenIndex(by_bytes);
   trie_ = TokenTrie(std::move(by_bytes));
   for (uint32_t token = 256; token < tokens_.size(); ++token) {
     const std::string& bytes = *tokens[id_of_[token]];
@@ -170,16 +171,21 @@ inline bool BpeModel::may_follow(uint32_t left, uint32_t right, PairMemo& memo) 
   return (slot & 1) != 0;
 }
 
-size_t BpeModel::walk(std::string_view piece, uint32_t* out, PieceScratch& scratch) const {
-  const auto* text = reinterpret_cast<const uint8_t*>(piece.data());
-  const size_t size = piece.size();
-  const auto longest_at = [&](size_t at) {
+// The longest canonical token at the start of `text`, of which `left` >= 1 bytes count and 16 more
+// can be read.
+inline TokenIndex::Match BpeModel::longest(const uint8_t* text, size_t left) const {
+  if (left > ShortKey::kMaxBytes && index_.may_be_long(text)) {
     TokenTrie::Walk along(trie_);
-    uint32_t longest = kNone;
-    while (at < size && along.step(text[at++]))
-      if (along.has_value()) longest = along.value();
-    return longest;
-  };
+    TokenIndex::Match found{kNone, 0};
+    for (uint32_t i = 0; i < left && along.step(text[i]); ++i)
+      if (along.has_value()) found = {along.value(), i + 1};
+    return found;
+  }
+  return index_.longest(text, left);
+}
+
+size_t BpeModel::walk(const uint8_t* text, size_t size, uint32_t* out,
+                      PieceScratch& scratch) const {
   uint64_t few[4] = {0, 0, 0, 0};
   uint64_t* blocked = few;
   if (size > 255) {
@@ -188,42 +194,50 @@ size_t BpeModel::walk(std::string_view piece, uint32_t* out, PieceScratch& scrat
   }
   size_t count = 0, at = 0;
   uint64_t operations = 0;
-  uint32_t token = longest_at(0);
+  TokenIndex::Match next = longest(text, size);
   for (;;) {
-    // Here out[0, count) is the encoding of text[0, at), and `token` is to be tried next.
+    // Here out[0, count) is the encoding of text[0, at), and `next` is to be tried.
     ++operations;
-    const size_t end = at + tokens_[token].length;
+    const size_t end = at + next.length;
     if ((blocked[end >> 6] >> (end & 63) & 1) == 0 &&
-        (count == 0 || may_follow(out[count - 1], token, scratch.memo))) {
-      out[count++] = token;
+        (count == 0 || may_follow(out[count - 1], next.token, scratch.memo))) {
+      out[count++] = next.token;
       at = end;
       if (at == size) break;
-      token = longest_at(at);
+      next = longest(text + at, size - at);
       continue;
     }
-    token = tokens_[token].shorter;
-    while (token == kNone) {
+    next.token = tokens_[next.token].shorter;
+    while (next.token == kNone) {
       // Nothing can follow: no boundary here. Some token at 0 always stands.
       MUSTER_CHECK(count > 0, at, size);
       blocked[at >> 6] |= uint64_t{1} << (at & 63);
-      token = out[--count];
-      at -= tokens_[token].length;
-      token = tokens_[token].shorter;
+      next.token = out[--count];
+      at -= tokens_[next.token].length;
+      next.token = tokens_[next.token].shorter;
     }
+    next.length = tokens_[next.token].length;
   }
   scratch.operations += operations;
   for (size_t i = 0; i < count; ++i) out[i] = id_of_[out[i]];
   return count;
 }
 
-size_t BpeModel::encode(std::string_view piece, uint32_t* out, PieceScratch& scratch) const {
+size_t BpeModel::encode(std::string_view piece, size_t readable, uint32_t* out,
+                        PieceScratch& scratch) const {
   if (piece.empty()) return 0;
   if (!walks_) return encode_by_merging(piece, out, scratch.merging);
   if (const uint32_t whole = whole_only_.find(piece); whole != TokenTrie::kNone) {
     out[0] = whole;
     return 1;
   }
-  return walk(piece, out, scratch);
+  const auto* text = reinterpret_cast<const uint8_t*>(piece.data());
+  if (readable < piece.size() + 16) {
+    scratch.padded.assign(piece.size() + 16, 0);
+    std::memcpy(scratch.padded.data(), text, piece.size());
+    text = scratch.padded.data();
+  }
+  return walk(text, piece.size(), out, scratch);
 }
 
 size_t BpeModel::encode_by_merging(std::string_view piece, uint32_t* out,

@@ -27,6 +27,7 @@
 #include "base/result.h"
 #include "text/merge.h"
 #include "text/pair_table.h"
+#include "text/token_index.h"
 #include "text/token_trie.h"
 
 namespace muster {
@@ -46,7 +47,8 @@ struct PieceScratch {
   PairMemo memo;
   MergeScratch merging;
   std::vector<uint64_t> blocked;  // a bit a byte
-  uint64_t operations = 0;        // tokens tried: a measure of work that tests can bound
+  std::vector<uint8_t> padded;
+  uint64_t operations = 0;  // tokens tried: a measure of work that tests can bound
 };
 
 class BpeModel {
@@ -61,7 +63,9 @@ class BpeModel {
 
   // Writes the ids of `piece` to `out`, which has room for piece.size() of them; returns how many.
   // Bytes that the vocabulary lacks are left out, as in the reference.
-  size_t encode(std::string_view piece, uint32_t* out, PieceScratch& scratch) const;
+  // `readable` >= piece.size(): bytes from the piece's start on that may be read (not used).
+  size_t encode(std::string_view piece, size_t readable, uint32_t* out,
+                PieceScratch& scratch) const;
 
   // The same by merging alone.
   size_t encode_by_merging(std::string_view piece, uint32_t* out, MergeScratch& scratch) const;
@@ -88,7 +92,8 @@ class BpeModel {
   bool may_follow_by_merging(uint32_t left, uint32_t right) const;
   void append_bytes(uint32_t token, std::vector<uint32_t>& symbols) const;
   bool may_follow(uint32_t left, uint32_t right, PairMemo& memo) const;
-  size_t walk(std::string_view piece, uint32_t* out, PieceScratch& scratch) const;
+  size_t walk(const uint8_t* text, size_t size, uint32_t* out, PieceScratch& scratch) const;
+  TokenIndex::Match longest(const uint8_t* text, size_t left) const;
 
   struct Canonical {
     uint32_t id, left, right, rank;
@@ -100,6 +105,7 @@ class BpeModel {
   std::vector<Canonical> node_of_;        // canonical tokens of two bytes and more, by rank
   TokenTrie whole_only_;                  // ids of the tokens that only ignore_merges can produce
   TokenTrie trie_;                        // numbers of the canonical tokens
+  TokenIndex index_;                      // the same, of at most 15 bytes
   std::vector<Token> tokens_;             // by number
   std::vector<bool> rising_;              // by number: ranks rise along the whole tree
   std::vector<uint32_t> id_of_;           // number -> id

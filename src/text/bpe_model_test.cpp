@@ -85,6 +85,18 @@ std::string random_piece(std::mt19937& random, size_t length) {
   return piece;
 }
 
+// Once with nothing readable behind the piece, once with other text there; both must agree.
+size_t encode(const BpeModel& model, const std::string& piece, uint32_t* out,
+              PieceScratch& scratch) {
+  const std::string longer = piece + "aaaaaaaaaaaaaaaabc";
+  Ids more(piece.size());
+  const auto same = std::string_view(longer).substr(0, piece.size());
+  more.resize(model.encode(same, longer.size(), more.data(), scratch));
+  const size_t count = model.encode(piece, piece.size(), out, scratch);
+  EXPECT_EQ(more, Ids(out, out + count)) << piece;
+  return count;
+}
+
 TEST(BpeModel, WalkingAndMergingGiveWhatTheDefinitionGives) {
   for (uint32_t seed = 0; seed < 30; ++seed) {
     const bool rising = seed % 3 != 0, all_ways = seed % 2 == 0;
@@ -98,7 +110,7 @@ TEST(BpeModel, WalkingAndMergingGiveWhatTheDefinitionGives) {
       const std::string piece = random_piece(random, 1 + random() % (i < 150 ? 40 : 400));
       const Ids want = merge_plainly(v.merges, v.tokens, piece);
       Ids got(piece.size());
-      got.resize(model->encode(piece, got.data(), scratch));
+      got.resize(encode(*model, piece, got.data(), scratch));
       ASSERT_EQ(got, want) << "seed " << seed << " piece " << piece;
       got.resize(piece.size());
       got.resize(model->encode_by_merging(piece, got.data(), scratch.merging));
@@ -114,7 +126,7 @@ TEST(BpeModel, TheLeftmostOfEqualMergesIsDoneFirst) {
   const auto model = BpeModel::make(v.tokens, v.merges, false);
   PieceScratch scratch;
   Ids got(5);
-  got.resize(model->encode("aaaaa", got.data(), scratch));
+  got.resize(encode(*model, "aaaaa", got.data(), scratch));
   EXPECT_EQ(got, (Ids{256, 256, 'a'}));
 }
 
@@ -127,7 +139,7 @@ TEST(BpeModel, AWholePieceWinsOnlyWithIgnoreMerges) {
   for (const bool ignore : {false, true}) {
     const auto model = BpeModel::make(v.tokens, v.merges, ignore);
     Ids got(3), merged(3);
-    got.resize(model->encode("abc", got.data(), scratch));
+    got.resize(encode(*model, "abc", got.data(), scratch));
     merged.resize(model->encode_by_merging("abc", merged.data(), scratch.merging));
     EXPECT_EQ(got, ignore ? (Ids{257}) : (Ids{256, 'c'}));
     EXPECT_EQ(merged, got);
@@ -143,7 +155,7 @@ TEST(BpeModel, MissingBytesAreLeftOutBeforeMerging) {
   EXPECT_FALSE(model->walks());
   PieceScratch scratch;
   Ids got(4);
-  got.resize(model->encode("a-b-", got.data(), scratch));
+  got.resize(encode(*model, "a-b-", got.data(), scratch));
   EXPECT_EQ(got, (Ids{256}));
 }
 
@@ -177,7 +189,7 @@ TEST(BpeModel, WorkIsLinearOnHardRuns) {
       while (piece.size() < (size_t{20000} << k)) piece += unit;
       Ids a(piece.size()), b(piece.size());
       PieceScratch scratch;
-      a.resize(model->encode(piece, a.data(), scratch));
+      a.resize(encode(*model, piece, a.data(), scratch));
       b.resize(model->encode_by_merging(piece, b.data(), scratch.merging));
       EXPECT_EQ(a, b) << unit;
       walked[k] = scratch.operations;
@@ -185,7 +197,7 @@ TEST(BpeModel, WorkIsLinearOnHardRuns) {
     }
     EXPECT_LE(walked[1], walked[0] * 2.2) << unit;
     EXPECT_LE(merged[1], merged[0] * 2.2) << unit;
-    EXPECT_LE(walked[1], 8u * 40000) << unit;
+    EXPECT_LE(walked[1], 16u * 40000) << unit;
   }
 }
 

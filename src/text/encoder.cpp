@@ -30,7 +30,7 @@ struct Encoder::State {
   PieceScratch scratch;
   size_t replaced = 0;
   size_t ends[kBatch];
-  PieceCache::Key keys[kBatch];
+  ShortKey keys[kBatch];
   PieceCache::Line* lines[kBatch];
   uint32_t ids[kIdRoom + PieceCache::kMaxIds];
   std::vector<uint32_t> long_ids;
@@ -58,13 +58,13 @@ void Encoder::State::encode_segment(std::string_view text, std::vector<uint32_t>
     size_t begin = at;
     for (size_t i = 0; i < count; ++i) {
       const size_t length = ends[i] - begin;
-      if (length <= PieceCache::kMaxBytes) {
+      if (length <= ShortKey::kMaxBytes) {
         if (begin + 16 <= size) [[likely]] {
-          keys[i] = PieceCache::key_of(bytes + begin, length);
+          keys[i] = ShortKey::of(bytes + begin, length);
         } else {
           uint8_t padded[16] = {};
           std::memcpy(padded, bytes + begin, length);
-          keys[i] = PieceCache::key_of(padded, length);
+          keys[i] = ShortKey::of(padded, length);
         }
         lines[i] = cache.line_of(keys[i]);
         __builtin_prefetch(lines[i]);
@@ -74,28 +74,30 @@ void Encoder::State::encode_segment(std::string_view text, std::vector<uint32_t>
     begin = at;
     for (size_t i = 0; i < count; ++i) {
       const size_t length = ends[i] - begin;
-      if (used + PieceCache::kMaxBytes > kIdRoom) {
+      if (used + ShortKey::kMaxBytes > kIdRoom) {
         out.insert(out.end(), ids, ids + used);
         used = 0;
       }
-      if (length <= PieceCache::kMaxBytes) {
+      if (length <= ShortKey::kMaxBytes) {
         if (const auto* entry = PieceCache::find(lines[i], keys[i]); entry != nullptr) [[likely]] {
           std::memcpy(ids + used, entry->ids, sizeof entry->ids);
           ids[used] &= PieceCache::kIdMask;
           used += entry->ids[0] >> 24;
         } else {
-          const size_t n = model.encode(text.substr(begin, length), ids + used, scratch);
+          const size_t n =
+              model.encode(text.substr(begin, length), size - begin, ids + used, scratch);
           if (n >= 1 && n <= PieceCache::kMaxIds)
             PieceCache::insert(lines[i], keys[i], ids + used, n);
           used += n;
         }
       } else if (length <= kIdRoom - used) {
-        used += model.encode(text.substr(begin, length), ids + used, scratch);
+        used += model.encode(text.substr(begin, length), size - begin, ids + used, scratch);
       } else {
         out.insert(out.end(), ids, ids + used);
         used = 0;
         long_ids.resize(length);
-        const size_t n = model.encode(text.substr(begin, length), long_ids.data(), scratch);
+        const size_t n =
+            model.encode(text.substr(begin, length), size - begin, long_ids.data(), scratch);
         out.insert(out.end(), long_ids.begin(), long_ids.begin() + static_cast<ptrdiff_t>(n));
       }
       begin = ends[i];

@@ -9,6 +9,7 @@ Lists are records: a little-endian 64-bit count of bytes, then the bytes; ids ar
 """
 
 import os
+import pathlib
 import struct
 import sys
 
@@ -18,7 +19,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 
 
 def records(path: str) -> list[bytes]:
-    data, at, found = open(path, "rb").read(), 0, []
+    data, at, found = pathlib.Path(path).read_bytes(), 0, []
     while at < len(data):
         (size,) = struct.unpack_from("<Q", data, at)
         found.append(data[at + 8 : at + 8 + size])
@@ -74,7 +75,7 @@ def classes(out: str) -> None:
         for c in code_points:
             if c not in kept:
                 table[c] = value
-    open(out, "wb").write(table)
+    pathlib.Path(out).write_bytes(table)
 
 
 if __name__ == "__main__":
