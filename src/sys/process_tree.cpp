@@ -77,13 +77,20 @@ bool reap_ended(const SweepOptions& options) {
   }
 }
 
+// Children of the caller, or everything below it, without `keep` and what is below those. Without
+// children files one scan of /proc serves the whole tree: a scan for each process would take
+// seconds.
 std::vector<pid_t> victims(const SweepOptions& options, bool whole_tree) {
-  std::vector<pid_t> found = children_of(getpid(), options.children_file);
+  std::unordered_map<pid_t, std::vector<pid_t>> all;
+  if (!options.children_file) all = scan_proc();
+  const auto children = [&](pid_t pid) {
+    return options.children_file ? children_of(pid, true) : all[pid];
+  };
+  std::vector<pid_t> found = children(getpid());
   std::erase_if(found, [&](pid_t pid) { return contains(options.keep, pid); });
   if (!whole_tree) return found;
-  const size_t direct = found.size();
-  for (size_t i = 0; i < direct; ++i)
-    for (pid_t pid : descendants_of(found[i], options.children_file)) found.push_back(pid);
+  for (size_t i = 0; i < found.size(); ++i)
+    for (pid_t pid : children(found[i])) found.push_back(pid);
   return found;
 }
 
