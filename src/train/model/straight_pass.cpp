@@ -5,9 +5,7 @@
 #include <algorithm>
 
 #include "train/model/head_block.h"
-#include "train/ops/gemm.h"
-#include "train/ops/row_blocks.h"
-#include "train/ops/row_kernels.h"
+#include "train/ops/kernels.h"
 
 namespace muster {
 namespace {
@@ -61,16 +59,12 @@ int64_t StraightPass<T>::arena_bytes(const ModelSpec& spec, int64_t max_tokens, 
       blocks = std::max(blocks, b.cost({max_tokens, 0}, phase).workspace + frame);
   }
   const ModelConfig& c = spec.config;
-  const int64_t element = real_bytes(spec.real);
-  const int64_t product = static_cast<int64_t>(ops::kGemmScratchBytes) * threads;
-  const int64_t attention =
-      (ops::attention_scratch(max_tokens, c.head_dim) + 16) * element * threads +
-      (c.heads + c.kv_heads) * max_tokens * element;
   const int64_t widest =
       std::max({c.hidden_size, c.mlp_size, (c.heads + 2 * c.kv_heads) * c.head_dim});
-  const int64_t sums = 2 * ops::row_blocks(max_tokens) * widest * element;
+  const auto kernels = static_cast<int64_t>(ops::scratch_bytes<T>(
+      {threads, max_tokens, max_tokens, c.heads, c.kv_heads, c.head_dim, widest, /*largest=*/0}));
   constexpr int64_t kSlack = 64 << 10;  // roundings up to 64 bytes
-  return blocks + std::max({product, attention, sums}) + kSlack;
+  return blocks + kernels + kSlack;
 }
 
 template <class T>
