@@ -82,39 +82,38 @@ void BpeModel::number_tokens(const std::vector<std::optional<std::string>>& toke
   for (uint32_t byte = 0; byte < 256; ++byte) {
     number[byte_ids_[byte]] = byte;
     id_of_.push_back(byte_ids_[byte]);
-    tokens_.push_back({byte, byte, kNone, 1});
   }
   for (const Canonical& c : node_of_) {
     number[c.id] = static_cast<uint32_t>(id_of_.size());
     id_of_.push_back(c.id);
   }
-  numbered_ = PairTable(node_of_.size());
-  for (const Canonical& c : node_of_) {
-    const uint32_t left = number[c.left], right = number[c.right];
-    numbered_.put(left, right, number[c.id]);
-    tokens_.push_back({left, right, kNone, static_cast<uint32_t>(tokens[c.id]->size())});
-  }
-  rising_.assign(tokens_.size(), true);
+  std::vector<MergePairs::Parts> parts;
+  for (uint32_t byte = 0; byte < 256; ++byte) parts.push_back({byte, byte});
+  for (const Canonical& c : node_of_) parts.push_back({number[c.left], number[c.right]});
+  for (const uint32_t id : id_of_)
+    prefixes_.push_back({kNone, static_cast<uint32_t>(tokens[id]->size())});
   // Parts are shorter than what they make, so by length every part is settled before its whole.
-  std::vector<uint32_t> by_length(tokens_.size());
-  std::iota(by_length.begin(), by_length.end(), 0u);
+  rising_.assign(parts.size(), true);
+  std::vector<uint32_t> by_length(parts.size() - 256);
+  std::iota(by_length.begin(), by_length.end(), 256u);
   std::stable_sort(by_length.begin(), by_length.end(), [this](uint32_t a, uint32_t b) {
-    return tokens_[a].length < tokens_[b].length;
+    return prefixes_[a].length < prefixes_[b].length;
   });
   for (const uint32_t t : by_length) {
-    const uint32_t left = tokens_[t].left, right = tokens_[t].right;
-    if (t >= 256) rising_[t] = left < t && right < t && rising_[left] && rising_[right];
+    const auto [left, right] = parts[t];
+    rising_[t] = left < t && right < t && rising_[left] && rising_[right];
   }
+  pairs_ = MergePairs(std::move(parts), 256);
   std::vector<std::pair<std::string_view, uint32_t>> by_bytes;
   for (uint32_t token = 0; token < id_of_.size(); ++token)
     by_bytes.emplace_back(*tokens[id_of_[token]], token);
   index_ = TokenIndex(by_bytes);
   trie_ = TokenTrie(std::move(by_bytes));
-  for (uint32_t token = 256; token < tokens_.size(); ++token) {
+  for (uint32_t token = 256; token < prefixes_.size(); ++token) {
     const std::string& bytes = *tokens[id_of_[token]];
     TokenTrie::Walk along(trie_);
     for (size_t i = 0; i + 1 < bytes.size() && along.step(static_cast<uint8_t>(bytes[i])); ++i)
-      if (along.has_value()) tokens_[token].shorter = along.value();
+      if (along.has_value()) prefixes_[token].shorter = along.value();
   }
 }
 
@@ -125,18 +124,18 @@ bool BpeModel::may_follow(uint32_t left, uint32_t right) const {
   // hand existed at the same time; a merge of theirs that ranks before the one taken apart last
   // would have been done instead of it. (The leftmost of equal merges wins: `+ 1` where the right
   // tree was taken apart.)
-  uint64_t limit = PairTable::kNone;
+  uint32_t limit = MergePairs::kNone;
   for (;;) {
-    if (numbered_.get(left, right) < limit) return false;
+    if (pairs_.made(left, right) < limit) return false;
     // The later made of the two; a byte cannot be taken apart, and then neither can the other.
     if (left > right) {
       if (left < 256) return true;
       limit = left;
-      left = tokens_[left].right;
+      left = pairs_.parts(left).right;
     } else {
       if (right < 256) return true;
-      limit = uint64_t{right} + 1;
-      right = tokens_[right].left;
+      limit = right + 1;
+      right = pairs_.parts(right).left;
     }
   }
 }
@@ -150,8 +149,8 @@ void BpeModel::append_bytes(uint32_t token, std::vector<uint32_t>& symbols) cons
       symbols.push_back(byte_ids_[t]);
       continue;
     }
-    open.push_back(tokens_[t].right);
-    open.push_back(tokens_[t].left);
+    open.push_back(pairs_.parts(t).right);
+    open.push_back(pairs_.parts(t).left);
   }
 }
 
@@ -174,14 +173,15 @@ inline bool BpeModel::may_follow(uint32_t left, uint32_t right, PairMemo& memo) 
 // The longest canonical token at the start of `text`, of which `left` >= 1 bytes count and 16 more
 // can be read.
 inline TokenIndex::Match BpeModel::longest(const uint8_t* text, size_t left) const {
-  if (left > ShortKey::kMaxBytes && index_.may_be_long(text)) {
+  const TokenIndex::Start start = index_.start_of(text, left);
+  if (left > ShortKey::kMaxBytes && start.may_be_long()) {
     TokenTrie::Walk along(trie_);
     TokenIndex::Match found{kNone, 0};
     for (uint32_t i = 0; i < left && along.step(text[i]); ++i)
       if (along.has_value()) found = {along.value(), i + 1};
     return found;
   }
-  return index_.longest(text, left);
+  return index_.longest(start, text, left);
 }
 
 size_t BpeModel::walk(const uint8_t* text, size_t size, uint32_t* out,
@@ -207,16 +207,16 @@ size_t BpeModel::walk(const uint8_t* text, size_t size, uint32_t* out,
       next = longest(text + at, size - at);
       continue;
     }
-    next.token = tokens_[next.token].shorter;
+    next.token = prefixes_[next.token].shorter;
     while (next.token == kNone) {
       // Nothing can follow: no boundary here. Some token at 0 always stands.
       MUSTER_CHECK(count > 0, at, size);
       blocked[at >> 6] |= uint64_t{1} << (at & 63);
       next.token = out[--count];
-      at -= tokens_[next.token].length;
-      next.token = tokens_[next.token].shorter;
+      at -= prefixes_[next.token].length;
+      next.token = prefixes_[next.token].shorter;
     }
-    next.length = tokens_[next.token].length;
+    next.length = prefixes_[next.token].length;
   }
   scratch.operations += operations;
   for (size_t i = 0; i < count; ++i) out[i] = id_of_[out[i]];

@@ -26,6 +26,7 @@
 
 #include "base/result.h"
 #include "text/merge.h"
+#include "text/merge_pairs.h"
 #include "text/pair_table.h"
 #include "text/token_index.h"
 #include "text/token_trie.h"
@@ -78,9 +79,8 @@ class BpeModel {
  private:
   // Canonical tokens are numbered anew: bytes 0-255, then the others in the rank order of their
   // merges.
-  struct Token {
-    uint32_t left, right;  // itself for a byte
-    uint32_t shorter;      // longest canonical token that is a proper prefix; kNone for a byte
+  struct Prefix {
+    uint32_t shorter;  // longest canonical token that is a proper prefix; kNone for a byte
     uint32_t length;
   };
   static constexpr uint32_t kNone = ~uint32_t{0};
@@ -106,10 +106,10 @@ class BpeModel {
   TokenTrie whole_only_;                  // ids of the tokens that only ignore_merges can produce
   TokenTrie trie_;                        // numbers of the canonical tokens
   TokenIndex index_;                      // the same, of at most 15 bytes
-  std::vector<Token> tokens_;             // by number
+  std::vector<Prefix> prefixes_;          // by number
   std::vector<bool> rising_;              // by number: ranks rise along the whole tree
   std::vector<uint32_t> id_of_;           // number -> id
-  PairTable numbered_;                    // by numbers: number of the token made
+  MergePairs pairs_;                      // by numbers
 };
 
 }  // namespace muster

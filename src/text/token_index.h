@@ -3,13 +3,15 @@
 // token that is there costs one cache line. Holds tokens of at most 15 bytes; says when a longer
 // one might match.
 //
-//   lengths  for (the hash of) the first three bytes: which token lengths occur behind them
-//   filter   one bit per hash of a token: most probes that find nothing end here
-//   slots    open addressing, whole keys, so a hit is exact
+//   starts   for the first three bytes: the longest token within them, and which lengths occur
+//   beyond pairs    for the first two bytes: the longest token within them, where three are not
+//   known filter   one bit per hash of a token: most probes that find nothing end here slots open
+//   addressing, whole keys, so a hit is exact
 //
-// Built once, then read only (any thread).
+// Every byte that texts hold must be a token. Built once, then read only (any thread).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -32,25 +34,45 @@ class TokenIndex {
   // Distinct non-empty byte strings with values.
   explicit TokenIndex(const std::vector<std::pair<std::string_view, uint32_t>>& tokens);
 
-  // May a token of more than 15 bytes begin like this? `p`: 16 readable bytes.
-  bool may_be_long(const uint8_t* p) const {
-    return (lengths_[prefix_slot(load_u64(p))] & kLong) != 0;
+  // What is known from the first three bytes of a text (or fewer, if it has fewer).
+  struct Start {
+    uint32_t bytes = kNone;  // the three bytes; kNone: a free place
+    uint32_t token = kNone;  // longest within them
+    uint16_t lengths = 0;    // bit n: a token of n >= 4 bytes begins so; bit 0: one of more than 15
+    uint16_t length = 0;     // of `token`
+    bool may_be_long() const { return (lengths & 1) != 0; }
+  };
+
+  // `p`: 16 readable bytes of which `left` >= 1 are text.
+  Start start_of(const uint8_t* p, size_t left) const {
+    if (left >= 3) [[likely]] {
+      const uint32_t bytes = static_cast<uint32_t>(p[0]) | p[1] << 8 | p[2] << 16;
+      for (size_t at = start_slot(bytes);; at = (at + 1) & start_mask_) {
+        if (starts_[at].bytes == bytes) return starts_[at];
+        if (starts_[at].bytes == kNone) break;
+      }
+    }
+    const uint32_t pair = left >= 2 ? pairs_[p[0] | p[1] << 8] : kNone;
+    if (pair != kNone) return {0, pair, 0, 2};
+    return {0, bytes_[p[0]], 0, 1};
   }
 
-  // The longest token of at most min(left, 15) bytes. `p`: 16 readable bytes; `left` >= 1.
-  Match longest(const uint8_t* p, size_t left) const {
-    const uint64_t low = load_u64(p), high = load_u64(p + 8);
-    const uint32_t allowed = left >= ShortKey::kMaxBytes ? 0xFFFFu : (2u << left) - 1;
-    uint32_t candidates = (lengths_[prefix_slot(low)] & allowed & ~7u) | (allowed & 6u);
-    while (candidates != 0) {
-      const auto length = static_cast<uint32_t>(31 - __builtin_clz(candidates));
-      candidates ^= 1u << length;
-      const ShortKey key = ShortKey::of(low, high, length);
-      const uint64_t hash = key.hash();
-      if ((filter_[hash >> filter_shift_] >> (hash & 63) & 1) == 0) continue;
-      if (const uint32_t token = find(key, hash); token != kNone) return {token, length};
+  // The longest token of at most min(left, 15) bytes.
+  Match longest(const Start& start, const uint8_t* p, size_t left) const {
+    uint32_t candidates = start.lengths & ~1u;
+    if (left < ShortKey::kMaxBytes) candidates &= (2u << left) - 1;
+    if (candidates != 0) {
+      const uint64_t low = load_u64(p), high = load_u64(p + 8);
+      do {
+        const auto length = static_cast<uint32_t>(31 - __builtin_clz(candidates));
+        candidates ^= 1u << length;
+        const ShortKey key = ShortKey::of(low, high, length);
+        const uint64_t hash = key.hash();
+        if ((filter_[hash >> filter_shift_] >> (hash & 63) & 1) == 0) continue;
+        if (const uint32_t token = find(key, hash); token != kNone) return {token, length};
+      } while (candidates != 0);
     }
-    return {kNone, 0};
+    return {start.token, start.length};
   }
 
   // The token of exactly these bytes.
@@ -63,18 +85,18 @@ class TokenIndex {
   }
 
  private:
-  static constexpr int kPrefixBits = 15;
-  static constexpr uint16_t kLong = 1;  // bit n: a token of n bytes; bit 0: one of more than 15
   struct Slot {
     ShortKey key{0, 0};  // high == 0: free
     uint32_t token = kNone;
   };
 
-  static size_t prefix_slot(uint64_t low) {
-    return (low << 40) * 0x9E3779B97F4A7C15u >> (64 - kPrefixBits);
-  }
+  size_t start_slot(uint32_t bytes) const { return bytes * 0x9E3779B97F4A7C15u >> start_shift_; }
 
-  std::vector<uint16_t> lengths_;
+  std::array<uint32_t, 256> bytes_;
+  std::vector<uint32_t> pairs_;
+  std::vector<Start> starts_;
+  size_t start_mask_ = 0;
+  int start_shift_ = 0;
   std::vector<uint64_t> filter_;
   std::vector<Slot> slots_;
   size_t slot_mask_ = 0;
