@@ -1,6 +1,7 @@
 #include "text/split.h"
 
 #include "text/cpu_level.h"
+#include "text/split_blocks.h"
 #include "text/split_scalar.h"
 
 namespace muster {
@@ -21,16 +22,18 @@ constexpr Named kPatterns[] = {
      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
 };
 
-template <SplitPattern pattern>
-size_t pieces_scalar(const uint8_t* begin, const uint8_t* end, size_t at, size_t* ends,
-                     size_t capacity) {
-  const uint8_t* p = begin + at;
-  size_t n = 0;
-  while (n < capacity && p < end) {
-    p = split_detail::piece_end<pattern>(p, end);
-    ends[n++] = static_cast<size_t>(p - begin);
+PieceEnd piece_end_of(SplitPattern pattern) {
+  switch (pattern) {
+    case SplitPattern::gpt2:
+      return split_detail::piece_end<SplitPattern::gpt2>;
+    case SplitPattern::cl100k:
+      return split_detail::piece_end<SplitPattern::cl100k>;
+    case SplitPattern::qwen2:
+      return split_detail::piece_end<SplitPattern::qwen2>;
+    case SplitPattern::none:
+      break;
   }
-  return n;
+  return split_detail::piece_end<SplitPattern::none>;
 }
 
 }  // namespace
@@ -56,20 +59,23 @@ size_t next_piece(SplitPattern pattern, std::string_view text, size_t at) {
 }
 
 size_t next_pieces(SplitPattern pattern, std::string_view text, size_t at, size_t* ends,
-                   size_t capacity, CpuLevel) {
+                   size_t capacity, CpuLevel level) {
   const auto* begin = reinterpret_cast<const uint8_t*>(text.data());
   const uint8_t* end = begin + text.size();
-  switch (pattern) {
-    case SplitPattern::gpt2:
-      return pieces_scalar<SplitPattern::gpt2>(begin, end, at, ends, capacity);
-    case SplitPattern::cl100k:
-      return pieces_scalar<SplitPattern::cl100k>(begin, end, at, ends, capacity);
-    case SplitPattern::qwen2:
-      return pieces_scalar<SplitPattern::qwen2>(begin, end, at, ends, capacity);
-    case SplitPattern::none:
-      return pieces_scalar<SplitPattern::none>(begin, end, at, ends, capacity);
+  const PieceEnd one = piece_end_of(pattern);
+#if defined(__x86_64__)
+  if (pattern != SplitPattern::none && level == CpuLevel::avx512)
+    return next_pieces_avx512(pattern, one, begin, end, at, ends, capacity);
+  if (pattern != SplitPattern::none && level == CpuLevel::avx2)
+    return next_pieces_avx2(pattern, one, begin, end, at, ends, capacity);
+#endif
+  const uint8_t* p = begin + at;
+  size_t n = 0;
+  while (n < capacity && p < end) {
+    p = one(p, end);
+    ends[n++] = static_cast<size_t>(p - begin);
   }
-  return 0;
+  return n;
 }
 
 }  // namespace muster

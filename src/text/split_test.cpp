@@ -80,6 +80,14 @@ TEST(Split, EveryLevelCutsAlike) {
   std::vector<std::string> texts = test::hard_texts();
   std::mt19937 random(1);
   for (int i = 0; i < 3000; ++i) texts.push_back(test::random_text(random, 1 + random() % 300));
+  // ASCII only, so that whole windows are cut at once.
+  for (int i = 0; i < 4000; ++i) {
+    static constexpr char kAscii[] = "abcrestlvmdSTLVE      \n\n\r\t\v''''!!.(_0123456789\x7f";
+    std::string text;
+    for (size_t n = 60 + random() % 300; n > 0; --n) text += kAscii[random() % (sizeof kAscii - 1)];
+    if (i % 3 == 0) text.insert(random() % text.size(), "漢");
+    texts.push_back(text);
+  }
   std::vector<CpuLevel> levels = {CpuLevel::scalar};
   if (best_cpu_level() >= CpuLevel::avx2) levels.push_back(CpuLevel::avx2);
   if (best_cpu_level() >= CpuLevel::avx512) levels.push_back(CpuLevel::avx512);
