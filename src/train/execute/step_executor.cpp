@@ -12,7 +12,6 @@
 #include "trace/vocabulary.h"
 #include "train/execute/loss_factor.h"
 #include "train/execute/stream_gate.h"
-#include "train/ops/gemm.h"
 #include "train/optim/clipping.h"
 
 namespace muster {
@@ -464,17 +463,21 @@ StepExecutor<T>::~StepExecutor() {
 
 template <class T>
 int64_t StepExecutor<T>::scratch_bytes(const PlannedStep& step, int threads) {
-  const ModelConfig& c = step.program.model.config;
-  const int64_t tokens = step.program.layout.work.tokens;
-  // Kernels: packed panels of a product and attention's tiles a thread, partial sums over blocks of
-  // rows, and room for one weight gradient, which the vendor's product is measured on.
-  const int64_t per_thread =
-      static_cast<int64_t>(ops::kGemmScratchBytes) +
-      (16 * (tokens + 64) * (c.head_dim + 64) + (int64_t{1} << 18)) * int64_t{sizeof(T)};
-  const int64_t widest =
-      std::max({c.vocab_size, 2 * c.mlp_size, (c.heads + 2 * c.kv_heads) * c.head_dim});
-  const int64_t once = (tokens + widest) * c.hidden_size * int64_t{sizeof(T)} + (int64_t{4} << 20);
-  return step.memory.workspace + threads * per_thread + once;
+  const ModelSpec& model = step.program.model;
+  const ModelConfig& c = model.config;
+  ops::ScratchSizes sizes{};
+  sizes.threads = threads;
+  sizes.tokens = sizes.longest_segment = step.program.layout.work.tokens;
+  sizes.H = c.heads;
+  sizes.G = c.kv_heads;
+  sizes.c = c.head_dim;
+  sizes.widest = std::max({c.hidden_size, 2 * c.mlp_size, (c.heads + 2 * c.kv_heads) * c.head_dim});
+  for (const Param& p : model.params) sizes.largest = std::max(sizes.largest, p.count());
+  // The head adds its weight gradient chunk by chunk; fast mode measures that product into scratch.
+  const int64_t measured = c.vocab_size * c.hidden_size * int64_t{sizeof(T)};
+  constexpr int64_t kSlack = 64 << 10;  // roundings up to 64 bytes
+  return step.memory.workspace + static_cast<int64_t>(ops::scratch_bytes<T>(sizes)) + measured +
+         kSlack;
 }
 
 template <class T>
