@@ -27,7 +27,7 @@ inline constexpr int64_t kCombineBlock = 1024;
 size_t scratch_bytes(const MergePlan& plan, ElementType type);
 
 // outs[i][0, count) = the plan's result of sources[part][0, count) under `op`. An out may be one of
-// the sources (the same address). `scratch`: scratch_bytes, 64-aligned.
+// the sources (the same address). `scratch`: scratch_bytes, aligned for the type.
 void evaluate(const MergePlan& plan, ElementType type, ReduceOp op,
               std::span<const std::byte* const> sources, std::span<std::byte* const> outs,
               int64_t count, bool streaming, std::byte* scratch);

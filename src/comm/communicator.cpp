@@ -109,13 +109,13 @@ void Communicator::run_next(std::unique_lock<std::mutex>& lock) {
     lock.unlock();
     Status status = run(operation);
     if (!status) {
-      Error error = std::move(status).error();
+      const Error error = std::move(status).error();
       RankSet missing;
       {
         const std::lock_guard again(q.mutex);
         missing = q.blamed;
       }
-      fail(std::move(error), missing);
+      fail(error, missing);
     }
     lock.lock();
   }
@@ -137,7 +137,7 @@ Status Communicator::wait(uint64_t ticket) {
   return *q.failure;
 }
 
-void Communicator::fail(Error error, const RankSet& missing) {
+void Communicator::fail(const Error& error, const RankSet& missing) {
   {
     const std::lock_guard lock(queue_->mutex);
     if (queue_->failure) return;
@@ -299,6 +299,7 @@ Result<std::vector<std::string>> Communicator::gather_bytes(std::string_view min
                         std::as_writable_bytes(std::span(all)))
                  .wait());
   std::vector<std::string> messages;
+  messages.reserve(ranks);
   for (size_t r = 0; r < ranks; ++r)
     messages.push_back(all.substr(static_cast<size_t>(bounds[r]), static_cast<size_t>(sizes[r])));
   return messages;

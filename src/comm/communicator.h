@@ -144,7 +144,7 @@ class Communicator {
   Status wait(uint64_t ticket);
   void run_next(std::unique_lock<std::mutex>& lock);
   void run_queue();
-  void fail(Error error, const RankSet& missing);
+  void fail(const Error& error, const RankSet& missing);
 
   Rank rank_;
   int world_;

@@ -226,7 +226,7 @@ Status ShmGroup::reduce(const Operation& operation) {
                    plan.first_part[me_ + 1] - plan.first_part[me_],
                operation.parts.size());
   const Rounds rounds = reduce_rounds(operation, plan);
-  const size_t scratch = scratch_bytes(plan, operation.type) + 64;
+  const size_t scratch = scratch_bytes(plan, operation.type);
   if (scratch_storage_.size() < scratch) scratch_storage_.resize(scratch);
   for (int64_t round = 0; round < rounds.count; ++round) {
     const int64_t from = round * rounds.per_round;
@@ -286,11 +286,10 @@ void ShmGroup::reduce_slice(const Operation& operation, const MergePlan& plan, c
         outs_.push_back(segment_->at(descriptor(r).out_offset) + at);
     if (rounds.staged_results) outs_.push_back(staged_result(me_));
   }
-  auto* scratch = reinterpret_cast<std::byte*>(
-      (reinterpret_cast<uintptr_t>(scratch_storage_.data()) + 63) & ~uintptr_t{63});
   const bool streaming =
       !rounds.staged_results && operation.count * static_cast<int64_t>(es) > kStreamingBytes;
-  evaluate(plan, operation.type, operation.op, sources_, outs_, n, streaming, scratch);
+  evaluate(plan, operation.type, operation.op, sources_, outs_, n, streaming,
+           scratch_storage_.data());
 }
 
 void ShmGroup::take_results(const Operation& operation, const Rounds& rounds, int64_t from) {

@@ -102,10 +102,8 @@ Status TcpGroup::reduce(const Operation& operation) {
       std::clamp<int64_t>(options().staging_bytes / (parts * es), 1, std::max<int64_t>(largest, 1));
   if (static_cast<int64_t>(staging_.size()) < parts * per_round * es)
     staging_.resize(static_cast<size_t>(parts * per_round * es));
-  const size_t scratch_needed = scratch_bytes(plan, operation.type) + 64;
+  const size_t scratch_needed = scratch_bytes(plan, operation.type);
   if (scratch_.size() < scratch_needed) scratch_.resize(scratch_needed);
-  auto* scratch = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(scratch_.data()) + 63) &
-                                               ~uintptr_t{63});
 
   // At least one round, so that all ranks meet even over nothing.
   for (int64_t from = 0; from == 0 || from < largest; from += per_round) {
@@ -116,7 +114,7 @@ Status TcpGroup::reduce(const Operation& operation) {
     if (mine > 0) {
       std::byte* out = operation.out + (everywhere ? operation.slice_begin(me_) + from : from) * es;
       evaluate(plan, operation.type, operation.op, sources_, std::span(&out, 1), mine, false,
-               scratch);
+               scratch_.data());
     }
     if (!everywhere) continue;
     send_results_message(operation, per_round, from);
