@@ -258,6 +258,7 @@ class Keeper {
     template_pid_ = found->second;
     template_socket_ = std::move(ours);
     template_ready_ = false;
+    template_end_.clear();
   }
 
   // Ranks run the same program, so the last answer is kept. Null: lookup_error_, lookup_text_.

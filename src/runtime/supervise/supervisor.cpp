@@ -82,7 +82,17 @@ class SignalWatch {
     return {};
   }
   ~SignalWatch() {
-    if (fd_) pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    if (!fd_) return;
+    // What came after the job's end concerned the job; unblocked, it would end this process.
+    while (take() != 0) {
+    }
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    const timespec now{0, 0};
+    while (sigtimedwait(&pipe, nullptr, &now) > 0) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
   int fd() const { return fd_.get(); }
   int take() {
@@ -122,6 +132,8 @@ struct Supervisor::Impl {
   std::vector<JobEvent> inner;  // events that actions gave rise to
   int64_t oom_before = 0;
   bool over = false;
+  int templates_started = 0;
+  bool template_lost = false;
   int requested_stop = 0;
   size_t placed = 0;
   bool wave_open = false;  // exits that have come are still being taken
@@ -182,7 +194,8 @@ struct Supervisor::Impl {
   Status start_template() {
     if (spec.template_command.empty()) return {};
     SpawnSpec start;
-    start.id = kTemplateId;
+    start.id = kTemplateId + static_cast<uint64_t>(templates_started++);
+    template_lost = false;
     start.argv = spec.template_command;
     for (const auto& [name, value] : spec.environment)
       start.environment.push_back(name + "=" + value);
@@ -292,8 +305,10 @@ struct Supervisor::Impl {
   }
 
   void on_start_failed(const SpawnEvent& event) {
-    if (event.id == kTemplateId)
+    if (event.id >= kTemplateId) {
+      template_lost = true;
       seams.log.error("the template process could not be started", {{"reason", event.text}});
+    }
     JobEvent failed{JobEvent::Kind::start_failed};
     failed.id = event.id;
     failed.error = event.error;
@@ -305,7 +320,9 @@ struct Supervisor::Impl {
   void on_exited(const SpawnEvent& event) {
     const auto found = workers.find(event.id);
     if (found == workers.end()) {
-      if (event.id == kTemplateId && !over)
+      if (event.id < kTemplateId) return;
+      template_lost = true;
+      if (!over)
         seams.log.warning("the template process has ended",
                           {{"code", event.exit.code}, {"signal", event.exit.signal}});
       return;
@@ -392,6 +409,8 @@ struct Supervisor::Impl {
     for (auto& [id, worker] : workers)
       if (worker.captured) pump->forget(id);
     workers.clear();
+    // One that died takes no rank along, but the next ranks need another.
+    if (template_lost) check(start_template());
     observer->attempt_started(Attempt{attempt});
   }
 

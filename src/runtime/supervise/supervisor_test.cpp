@@ -250,6 +250,17 @@ TEST_F(SupervisorTest, AForkedRankThatDiesRestartsFromTheSameTemplate) {
             std::string::npos);
 }
 
+TEST_F(SupervisorTest, ADeadTemplateIsReplacedBeforeTheNextAttempt) {
+  // Rank 1 finds the template, a child of the keeper like itself, and takes it along.
+  JobSpec spec = from_template(shell(2, ""), "kill-template-once");
+  spec.restart.scope = RestartScope::group;
+  spec.restart.max_restarts = 1;
+  const auto report = run(spec);
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->exit_code, 0) << report->to_json();
+  EXPECT_EQ(report->restarts, 1);
+}
+
 TEST_F(SupervisorTest, ATemplateWithThreadsIsRefusedByName) {
   JobSpec spec = from_template(shell(1, ""), "code");
   spec.template_command.push_back("with-thread");

@@ -1,4 +1,5 @@
 // A program for the tests of templates: warms up by printing, then each forked rank says who it is.
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -9,6 +10,8 @@
 #include "runtime/supervise/template_server.h"
 
 namespace {
+
+pid_t g_template = 0;
 
 int work(const std::vector<std::string>& argv) {
   const char* rank = std::getenv("RANK");
@@ -21,6 +24,13 @@ int work(const std::vector<std::string>& argv) {
   const std::string what = argv.size() > 1 ? argv[1] : "";
   if (what == "fail-once" && std::strcmp(rank, "1") == 0 && std::strcmp(restart, "0") == 0)
     std::abort();
+  if (what == "kill-template-once" && std::strcmp(restart, "0") == 0) {
+    if (std::strcmp(rank, "1") == 0) {
+      kill(g_template, SIGKILL);
+      std::abort();
+    }
+    sleep(1000);
+  }
   if (what == "sleep") sleep(1000);
   return what == "code" ? 40 + std::atoi(rank) : 0;
 }
@@ -32,6 +42,7 @@ int main(int argc, char** argv) {
   std::thread extra;
   if (argc > 1 && std::strcmp(argv[1], "with-thread") == 0)
     extra = std::thread([] { sleep(1000); });
+  g_template = getpid();
   const auto child = muster::serve_template();
   if (!child.ok()) _exit(3);
   return work(child->argv);

@@ -1,5 +1,6 @@
 #include "runtime/supervise/terminal_writer.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -7,6 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+
+#include "sys/owned_fd.h"
 
 namespace muster {
 
@@ -31,11 +37,25 @@ static bool write_fully(int fd, const char* data, size_t size) {
   return true;
 }
 
+struct TerminalWriter::Queue {
+  OwnedFd fd;  // a duplicate
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::string> texts;
+  size_t bytes = 0;      // waiting or being written
+  uint64_t written = 0;  // bytes; grows while the reader reads
+  bool stopping = false;
+  bool broken = false;  // the reader is gone
+  bool given_up = false;
+
+  void run();
+};
+
 TerminalWriter::TerminalWriter(int fd, size_t queue_bytes) : fd_(fd), limit_(queue_bytes) {
   struct stat info;
-  direct_ =
-      fstat(fd, &info) == 0 && (S_ISREG(info.st_mode) || S_ISCHR(info.st_mode)) && isatty(fd) == 0;
   interactive_ = isatty(fd) != 0;
+  direct_ =
+      !interactive_ && fstat(fd, &info) == 0 && (S_ISREG(info.st_mode) || S_ISCHR(info.st_mode));
 }
 
 TerminalWriter::~TerminalWriter() {
@@ -48,72 +68,69 @@ int64_t TerminalWriter::write(std::string text) {
     // A full disk loses lines, and says how many.
     return write_fully(fd_, text.data(), text.size()) ? 0 : count_lines(text);
   }
-  std::unique_lock lock(mutex_);
-  if (broken_ || gave_up_ || queued_ + text.size() > limit_) return count_lines(text);
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
-  queued_ += text.size();
-  queue_.push_back(std::move(text));
-  changed_.notify_all();
+  if (queue_ == nullptr) {
+    queue_ = std::make_shared<Queue>();
+    queue_->fd.reset(fcntl(fd_, F_DUPFD_CLOEXEC, 3));
+    thread_ = std::thread([queue = queue_] { queue->run(); });
+  }
+  std::lock_guard lock(queue_->mutex);
+  if (queue_->broken || queue_->given_up || queue_->bytes + text.size() > limit_)
+    return count_lines(text);
+  queue_->bytes += text.size();
+  queue_->texts.push_back(std::move(text));
+  queue_->changed.notify_all();
   return 0;
 }
 
-void TerminalWriter::run() {
+void TerminalWriter::Queue::run() {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock(mutex);
   for (;;) {
-    changed_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
-    if (queue_.empty() || gave_up_) return;
-    std::string text = std::move(queue_.front());
-    queue_.pop_front();
-    lock.unlock();
+    changed.wait(lock, [&] { return stopping || !texts.empty(); });
+    if (texts.empty() || given_up) return;
+    const std::string text = std::move(texts.front());
+    texts.pop_front();
     // In pieces, so that progress shows.
-    bool whole = true;
-    for (size_t done = 0; done < text.size() && whole; done += 4096) {
+    for (size_t done = 0; done < text.size() && !broken; done += 4096) {
       const size_t n = std::min<size_t>(4096, text.size() - done);
-      whole = write_fully(fd_, text.data() + done, n);
-      lock.lock();
-      written_ += n;
-      if (gave_up_) return;
       lock.unlock();
+      const bool whole = write_fully(fd.get(), text.data() + done, n);
+      lock.lock();
+      if (given_up) return;
+      written += n;
+      broken = !whole;
     }
-    lock.lock();
-    queued_ -= text.size();
-    if (!whole) {
-      broken_ = true;
-      changed_.notify_all();
-      return;
-    }
-    changed_.notify_all();
+    bytes -= text.size();
+    changed.notify_all();
+    if (broken) return;
   }
 }
 
 int64_t TerminalWriter::finish() {
   if (!thread_.joinable()) return 0;
   int64_t lost = 0;
+  bool stuck = false;
   {
-    std::unique_lock lock(mutex_);
-    stopping_ = true;
-    changed_.notify_all();
-    uint64_t seen = written_;
-    while (!broken_ && queued_ > 0) {
-      changed_.wait_for(lock, kStall);
-      if (written_ == seen && queued_ > 0 && !broken_) {
-        gave_up_ = true;
-        break;
-      }
-      seen = written_;
+    std::unique_lock lock(queue_->mutex);
+    Queue& queue = *queue_;
+    queue.stopping = true;
+    queue.changed.notify_all();
+    while (!queue.broken && queue.bytes > 0 && !stuck) {
+      const uint64_t seen = queue.written;
+      const bool moved = queue.changed.wait_for(
+          lock, kStall, [&] { return queue.broken || queue.bytes == 0 || queue.written != seen; });
+      stuck = !moved;
     }
-    for (const std::string& text : queue_) lost += count_lines(text);
-    queue_.clear();
+    queue.given_up = stuck;
+    for (const std::string& text : queue.texts) lost += count_lines(text);
+    queue.texts.clear();
   }
-  if (gave_up_) {
-    // It may be inside write(2) for ever; the process is about to end and takes it along.
-    thread_.detach();
-  } else {
+  if (stuck)
+    thread_.detach();  // inside write(2), perhaps for ever
+  else
     thread_.join();
-  }
   return lost;
 }
 
