@@ -166,55 +166,86 @@ struct GemmLoops {
   static constexpr int64_t kRows = Tile::kRows, kColumns = Tile::kColumns;
   static constexpr int64_t kBytes = sizeof(T);
 
-  // Cache blocking: kChunk of K at a time, mc rows of A, nc columns of B packed together.
-  static constexpr int64_t kChunk = 4096 / kBytes;                    // 1,024 floats
-  static constexpr int64_t kPackedA = (int64_t{512} << 10) / kBytes;  // elements
+  // Cache blocking. Elements of K packed at a time, and of the buffers in scratch.
+  static constexpr int64_t kChunk = 4096 / kBytes;                  // 1,024 floats
+  static constexpr int64_t kPackedA = (int64_t{1} << 20) / kBytes;  // the second cache
   static constexpr int64_t kPackedB = (int64_t{4} << 20) / kBytes;
   static constexpr int64_t kSlots = (int64_t{4} << 20) / kBytes;
+  static_assert((kPackedA + kPackedB + kSlots + kOverrun) * kBytes <= kGemmScratchBytes);
 
   static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
   static int64_t round_up(int64_t n, int64_t m) { return (n + m - 1) / m * m; }
   static int64_t round_down(int64_t n, int64_t m) { return n / m * m > m ? n / m * m : m; }
 
+  // How the loops below cut M and N; multiples of a tile.
+  struct Blocking {
+    int64_t ms;    // rows between two passes over K: bounds the slots
+    int64_t ns;    // columns, likewise
+    int64_t nc;    // columns of B packed together
+    int64_t mc;    // rows of A packed together
+    bool a_stays;  // A is packed once per chunk of K, not once per block of columns
+  };
+
+  static Blocking blocking(int64_t M, int64_t N, int64_t deep, int64_t slots) {
+    const int64_t rows = round_up(M, kRows), columns = round_up(N, kColumns);
+    // Few rows, as in a small batch or a decode step: A stays in the second cache, and each panel
+    // of B goes from memory through the first cache to its use without being written back.
+    if (rows * deep <= kPackedA && rows * columns * slots <= kSlots) {
+      return {rows, columns, least(columns, 2 * kColumns), rows, true};
+    }
+    // Many rows: a wide block of B is packed once, and blocks of A that fill half the cache pass.
+    const int64_t wide = slots > 0 ? 512 : 2048;
+    const int64_t nc = least(columns, round_down(least(wide, kPackedB / deep), kColumns));
+    const int64_t ms = slots == 0 ? rows : least(rows, round_down(kSlots / (slots * nc), kRows));
+    return {ms, nc, nc, least(ms, round_down(kPackedA / 2 / deep, kRows)), false};
+  }
+
   static void run(const GemmSlice<T>& s) {
     const int64_t M = s.m1 - s.m0, N = s.n1 - s.n0;
     if (M <= 0 || N <= 0) return;
     const KPlan plan = KPlan::make(s.K, kChunk);
-    const int64_t deep = plan.longest > 0 ? plan.longest : 1;
-    const int slots = plan.slots();
-    // Few rows: B is used once or twice, so it is packed in pieces that stay in the first cache.
-    const int64_t nc_wanted = M <= 2 * kRows ? kColumns : (slots > 0 ? 512 : 2048);
-    const int64_t nc =
-        least(round_up(N, kColumns), round_down(least(nc_wanted, kPackedB / deep), kColumns));
-    const int64_t mc = least(round_up(M, kRows), round_down(kPackedA / deep, kRows));
-    const int64_t ms = slots == 0
-                           ? round_up(M, kRows)
-                           : least(round_up(M, kRows), round_down(kSlots / (slots * nc), kRows));
+    const int64_t slots = plan.slots();
+    const Blocking cut = blocking(M, N, plan.longest > 0 ? plan.longest : 1, slots);
     T* packed_b = reinterpret_cast<T*>(s.scratch);
     T* packed_a = packed_b + kPackedB;
     T* tile_slots = packed_a + kPackedA + kOverrun;
-    for (int64_t m0 = 0; m0 < M; m0 += ms) {
-      for (int64_t n0 = 0; n0 < N; n0 += nc) {
+    for (int64_t m0 = 0; m0 < M; m0 += cut.ms) {
+      const int64_t m_end = least(M, m0 + cut.ms);
+      for (int64_t n0 = 0; n0 < N; n0 += cut.ns) {
+        const int64_t n_end = least(N, n0 + cut.ns);
         for (int64_t i = 0; i < plan.chunks(); ++i) {
           const KChunk chunk = plan.chunk(i);
-          const int64_t length = chunk.end - chunk.begin, columns = least(nc, N - n0);
-          pack_b(s, n0, columns, chunk, packed_b);
-          const int64_t m_end = least(M, m0 + ms);
-          for (int64_t m = m0; m < m_end; m += mc) {
-            const int64_t rows = least(mc, m_end - m);
-            pack_a(s, m, rows, chunk, packed_a);
-            for (int64_t j = 0; j < columns; j += kColumns) {
-              for (int64_t r = 0; r < rows; r += kRows) {
-                const int64_t tile = (m - m0 + r) / kRows * (nc / kColumns) + j / kColumns;
-                Tile::run({&chunk, packed_a + r * length, packed_b + j * length,
-                           tile_slots + tile * slots * Tile::kSize,
-                           s.C + (s.m0 + m + r) * s.ldc + s.n0 + n0 + j, s.ldc,
-                           least(kRows, rows - r), least(kColumns, columns - j), s.add_c,
-                           s.bias == nullptr ? nullptr : s.bias + s.n0 + n0 + j});
-              }
+          if (cut.a_stays) pack_a(s, m0, m_end - m0, chunk, packed_a);
+          for (int64_t n = n0; n < n_end; n += cut.nc) {
+            const int64_t columns = least(cut.nc, n_end - n);
+            pack_b(s, n, columns, chunk, packed_b);
+            for (int64_t m = m0; m < m_end; m += cut.mc) {
+              const int64_t rows = least(cut.mc, m_end - m);
+              if (!cut.a_stays) pack_a(s, m, rows, chunk, packed_a);
+              T* block_slots =
+                  tile_slots + ((m - m0) / kRows * (cut.ns / kColumns) + (n - n0) / kColumns) *
+                                   slots * Tile::kSize;
+              multiply(s, chunk, m, rows, n, columns, packed_a, packed_b, block_slots,
+                       cut.ns / kColumns * slots * Tile::kSize, slots * Tile::kSize);
             }
           }
         }
+      }
+    }
+  }
+
+  // All tiles of a packed block: rows [m, m + rows), columns [n, n + columns) of the slice.
+  static void multiply(const GemmSlice<T>& s, const KChunk& chunk, int64_t m, int64_t rows,
+                       int64_t n, int64_t columns, const T* packed_a, const T* packed_b, T* slots,
+                       int64_t slots_row, int64_t slots_column) {
+    const int64_t length = chunk.end - chunk.begin;
+    for (int64_t j = 0; j < columns; j += kColumns) {
+      for (int64_t r = 0; r < rows; r += kRows) {
+        Tile::run({&chunk, packed_a + r * length, packed_b + j * length,
+                   slots + r / kRows * slots_row + j / kColumns * slots_column,
+                   s.C + (s.m0 + m + r) * s.ldc + s.n0 + n + j, s.ldc, least(kRows, rows - r),
+                   least(kColumns, columns - j), s.add_c,
+                   s.bias == nullptr ? nullptr : s.bias + s.n0 + n + j});
       }
     }
   }
