@@ -15,10 +15,17 @@ from transformers import AutoModelForCausalLM
 
 def run(folder: str) -> None:
     model, info = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float64, attn_implementation="eager", output_loading_info=True
+        folder,
+        dtype=torch.float64,
+        attn_implementation="eager",
+        output_loading_info=True,
     )
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        names = [n for n in info[kind] if n != "lm_head.weight" or not model.config.tie_word_embeddings]
+        names = [
+            n
+            for n in info[kind]
+            if n != "lm_head.weight" or not model.config.tie_word_embeddings
+        ]
         if names:
             sys.exit(f"{folder}: {kind}: {names}")
     model.eval()
@@ -26,13 +33,18 @@ def run(folder: str) -> None:
     logits = model(batch["ids"]).logits
     # Not the model's own loss: it rounds logits to float32.
     loss = torch.nn.functional.cross_entropy(
-        logits[:, :-1].flatten(0, 1), batch["labels"][:, 1:].flatten(), ignore_index=-100
+        logits[:, :-1].flatten(0, 1),
+        batch["labels"][:, 1:].flatten(),
+        ignore_index=-100,
     )
     loss.backward()
     expected = {"logits": logits.detach(), "loss": loss.detach()}
     for name, parameter in model.named_parameters():
         expected[f"grad.{name}"] = parameter.grad
-    save_file({k: v.contiguous() for k, v in expected.items()}, f"{folder}/expected.safetensors")
+    save_file(
+        {k: v.contiguous() for k, v in expected.items()},
+        f"{folder}/expected.safetensors",
+    )
     model.float().save_pretrained(f"{folder}/saved")
 
 
