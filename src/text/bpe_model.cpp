@@ -103,7 +103,7 @@ void BpeModel::number_tokens(const std::vector<std::optional<std::string>>& toke
     const auto [left, right] = parts[t];
     rising_[t] = left < t && right < t && rising_[left] && rising_[right];
   }
-  pairs_ = MergePairs(std::move(parts), 256);
+  pairs_ = MergePairs(parts, 256);
   std::vector<std::pair<std::string_view, uint32_t>> by_bytes;
   for (uint32_t token = 0; token < id_of_.size(); ++token)
     by_bytes.emplace_back(*tokens[id_of_[token]], token);
@@ -165,7 +165,7 @@ bool BpeModel::may_follow_by_merging(uint32_t left, uint32_t right) const {
 
 inline bool BpeModel::may_follow(uint32_t left, uint32_t right, PairMemo& memo) const {
   const uint64_t key = uint64_t{1} << 63 | static_cast<uint64_t>(left) << 32 | uint64_t{right} << 1;
-  uint64_t& slot = memo.slots_[key * 0x9E3779B97F4A7C15u >> (64 - 15)];
+  uint64_t& slot = memo.slots_[key * 0x9E3779B97F4A7C15u >> memo.shift_];
   if ((slot & ~uint64_t{1}) != key) slot = key | static_cast<uint64_t>(may_follow(left, right));
   return (slot & 1) != 0;
 }

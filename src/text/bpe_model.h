@@ -36,15 +36,17 @@ namespace muster {
 // Remembers which tokens may stand side by side; direct mapped, bounded.
 class PairMemo {
  public:
-  PairMemo() : slots_(kSlots, 0) {}
+  explicit PairMemo(int slots_log2) : slots_(size_t{1} << slots_log2, 0), shift_(64 - slots_log2) {}
 
  private:
   friend class BpeModel;
-  static constexpr size_t kSlots = 1u << 15;
-  std::vector<uint64_t> slots_;
+  HugeVector<uint64_t> slots_;
+  int shift_;
 };
 
 struct PieceScratch {
+  explicit PieceScratch(int memo_slots_log2) : memo(memo_slots_log2) {}
+
   PairMemo memo;
   MergeScratch merging;
   std::vector<uint64_t> blocked;  // a bit a byte
@@ -106,9 +108,9 @@ class BpeModel {
   TokenTrie whole_only_;                  // ids of the tokens that only ignore_merges can produce
   TokenTrie trie_;                        // numbers of the canonical tokens
   TokenIndex index_;                      // the same, of at most 15 bytes
-  std::vector<Prefix> prefixes_;          // by number
+  HugeVector<Prefix> prefixes_;           // by number
   std::vector<bool> rising_;              // by number: ranks rise along the whole tree
-  std::vector<uint32_t> id_of_;           // number -> id
+  HugeVector<uint32_t> id_of_;            // number -> id
   MergePairs pairs_;                      // by numbers
 };
 

@@ -105,7 +105,7 @@ TEST(BpeModel, WalkingAndMergingGiveWhatTheDefinitionGives) {
     ASSERT_TRUE(model.ok());
     EXPECT_TRUE(model->walks());
     std::mt19937 random(seed);
-    PieceScratch scratch;
+    PieceScratch scratch(6);
     for (int i = 0; i < 200; ++i) {
       const std::string piece = random_piece(random, 1 + random() % (i < 150 ? 40 : 400));
       const Ids want = merge_plainly(v.merges, v.tokens, piece);
@@ -124,7 +124,7 @@ TEST(BpeModel, TheLeftmostOfEqualMergesIsDoneFirst) {
   v.tokens.emplace_back("aa");
   v.merges.emplace_back('a', 'a');
   const auto model = BpeModel::make(v.tokens, v.merges, false);
-  PieceScratch scratch;
+  PieceScratch scratch(6);
   Ids got(5);
   got.resize(encode(*model, "aaaaa", got.data(), scratch));
   EXPECT_EQ(got, (Ids{256, 256, 'a'}));
@@ -135,7 +135,7 @@ TEST(BpeModel, AWholePieceWinsOnlyWithIgnoreMerges) {
   v.tokens.emplace_back("ab");
   v.tokens.emplace_back("abc");  // no merge makes it
   v.merges.emplace_back('a', 'b');
-  PieceScratch scratch;
+  PieceScratch scratch(6);
   for (const bool ignore : {false, true}) {
     const auto model = BpeModel::make(v.tokens, v.merges, ignore);
     Ids got(3), merged(3);
@@ -153,7 +153,7 @@ TEST(BpeModel, MissingBytesAreLeftOutBeforeMerging) {
   v.merges.emplace_back('a', 'b');
   const auto model = BpeModel::make(v.tokens, v.merges, false);
   EXPECT_FALSE(model->walks());
-  PieceScratch scratch;
+  PieceScratch scratch(6);
   Ids got(4);
   got.resize(encode(*model, "a-b-", got.data(), scratch));
   EXPECT_EQ(got, (Ids{256}));
@@ -188,7 +188,7 @@ TEST(BpeModel, WorkIsLinearOnHardRuns) {
       std::string piece;
       while (piece.size() < (size_t{20000} << k)) piece += unit;
       Ids a(piece.size()), b(piece.size());
-      PieceScratch scratch;
+      PieceScratch scratch(6);
       a.resize(encode(*model, piece, a.data(), scratch));
       b.resize(model->encode_by_merging(piece, b.data(), scratch.merging));
       EXPECT_EQ(a, b) << unit;

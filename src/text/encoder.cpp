@@ -17,16 +17,23 @@ namespace {
 constexpr size_t kBatch = 256;
 // Ids gathered before they go to the caller's vector. A long piece gets room of its own.
 constexpr size_t kIdRoom = 4096;
-constexpr size_t kCacheLinesLog2 = 15;  // 2 MiB
+// For volume: a cache of 2 MiB, a memo of 256 KiB. For one short text: 16 KiB and 2 KiB.
+struct Sizes {
+  int cache_lines_log2, memo_slots_log2;
+};
+constexpr Sizes kVolume = {15, 15};
+constexpr Sizes kShort = {8, 8};
+constexpr size_t kShortText = 4096;
 
 }  // namespace
 
 struct Encoder::State {
-  explicit State(Tokenizer t) : tokenizer(std::move(t)) {}
+  State(Tokenizer t, Sizes sizes)
+      : tokenizer(std::move(t)), cache(sizes.cache_lines_log2), scratch(sizes.memo_slots_log2) {}
 
   const Tokenizer tokenizer;
   const CpuLevel level = best_cpu_level();
-  PieceCache cache{kCacheLinesLog2};
+  PieceCache cache;
   PieceScratch scratch;
   size_t replaced = 0;
   size_t ends[kBatch];
@@ -107,7 +114,9 @@ void Encoder::State::encode_segment(std::string_view text, std::vector<uint32_t>
   out.insert(out.end(), ids, ids + used);
 }
 
-Encoder::Encoder(const Tokenizer& tokenizer) : state_(std::make_unique<State>(tokenizer)) {}
+Encoder::Encoder(const Tokenizer& tokenizer)
+    : state_(std::make_unique<State>(tokenizer, kVolume)) {}
+Encoder::Encoder(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Encoder::~Encoder() = default;
 Encoder::Encoder(Encoder&&) noexcept = default;
 
@@ -121,6 +130,14 @@ void Encoder::encode(std::string_view text, std::vector<uint32_t>& out, SpecialT
   state_->tokenizer.tables_->added.cut(
       text, special, [&](std::string_view part) { state_->encode_part(part, out); },
       [&](uint32_t id) { out.push_back(id); });
+}
+
+std::vector<uint32_t> Tokenizer::encode(std::string_view text, SpecialText special) const {
+  std::vector<uint32_t> ids;
+  Encoder encoder(
+      std::make_unique<Encoder::State>(*this, text.size() <= kShortText ? kShort : kVolume));
+  encoder.encode(text, ids, special);
+  return ids;
 }
 
 size_t Encoder::replaced() const {

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "text/huge_allocator.h"
+
 namespace muster {
 
 class MergePairs {
@@ -18,7 +20,7 @@ class MergePairs {
 
   MergePairs() : MergePairs({}, 0) {}
   // `parts`: of every token; those before `first` have none.
-  MergePairs(std::vector<Parts> parts, size_t first) : parts_(std::move(parts)) {
+  MergePairs(const std::vector<Parts>& parts, size_t first) : parts_(parts.begin(), parts.end()) {
     size_t size = 64;
     while (size < parts_.size() * 2) size *= 2;
     slots_.assign(size, kNone);
@@ -54,9 +56,9 @@ class MergePairs {
     return (mixed ^ mixed >> 32) * 0xD6E8FEB86659FD93u;
   }
 
-  std::vector<Parts> parts_;
-  std::vector<uint32_t> slots_;
-  std::vector<uint64_t> filter_;
+  HugeVector<Parts> parts_;
+  HugeVector<uint32_t> slots_;
+  HugeVector<uint64_t> filter_;
   int slot_shift_, filter_shift_;
 };
 

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "text/huge_allocator.h"
+
 namespace muster {
 
 // Values are 64-bit and never kNone.
@@ -46,7 +48,7 @@ class PairTable {
     return at;
   }
 
-  std::vector<Slot> slots_;
+  HugeVector<Slot> slots_;
   int shift_;
 };
 

@@ -4,12 +4,10 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <new>
 
 #include "base/check.h"
+#include "text/huge_allocator.h"
 #include "text/short_key.h"
 
 namespace muster {
@@ -27,16 +25,9 @@ class PieceCache {
     Entry entries[2];
   };
 
-  explicit PieceCache(int lines_log2) : shift_(64 - lines_log2) {
-    const size_t bytes = sizeof(Line) << lines_log2;
-    // Untouched pages cost nothing, so a cache for a short text is cheap.
-    memory_.reset(std::calloc(1, bytes + sizeof(Line)));
-    if (memory_ == nullptr) throw std::bad_alloc();
-    const auto address = reinterpret_cast<uintptr_t>(memory_.get());
-    lines_ = reinterpret_cast<Line*>((address + sizeof(Line) - 1) & ~(sizeof(Line) - 1));
-  }
+  explicit PieceCache(int lines_log2) : lines_(size_t{1} << lines_log2), shift_(64 - lines_log2) {}
 
-  Line* line_of(const ShortKey& key) const { return lines_ + (key.hash() >> shift_); }
+  Line* line_of(const ShortKey& key) { return &lines_[key.hash() >> shift_]; }
 
   static const Entry* find(const Line* line, const ShortKey& key) {
     for (const Entry& entry : line->entries)
@@ -55,11 +46,7 @@ class PieceCache {
   }
 
  private:
-  struct Free {
-    void operator()(void* p) const { std::free(p); }
-  };
-  std::unique_ptr<void, Free> memory_;
-  Line* lines_;
+  HugeVector<Line> lines_;
   int shift_;
 };
 

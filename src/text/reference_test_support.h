@@ -61,7 +61,7 @@ inline std::vector<std::string> read_records(const std::string& path) {
 }
 inline Ids as_ids(const std::string& bytes) {
   Ids ids(bytes.size() / 4);
-  std::memcpy(ids.data(), bytes.data(), ids.size() * 4);
+  if (!ids.empty()) std::memcpy(ids.data(), bytes.data(), ids.size() * 4);
   return ids;
 }
 

@@ -1,5 +1,7 @@
 #include "text/token_index.h"
 
+#include <unordered_set>
+
 namespace muster {
 
 TokenIndex::TokenIndex(const std::vector<std::pair<std::string_view, uint32_t>>& tokens)
@@ -8,17 +10,24 @@ TokenIndex::TokenIndex(const std::vector<std::pair<std::string_view, uint32_t>>&
   const auto byte = [](std::string_view bytes, size_t i) { return static_cast<uint8_t>(bytes[i]); };
   const auto first_two = [&](std::string_view b) { return byte(b, 0) | byte(b, 1) << 8; };
   size_t beyond_two = 0;
+  std::unordered_set<uint32_t> threes;
   for (const auto& [bytes, token] : tokens) {
     if (bytes.size() == 1) bytes_[byte(bytes, 0)] = token;
     if (bytes.size() == 2) pairs_[static_cast<size_t>(first_two(bytes))] = token;
-    beyond_two += bytes.size() > 2;
+    if (bytes.size() < 3) continue;
+    ++beyond_two;
+    threes.insert(static_cast<uint32_t>(first_two(bytes) | byte(bytes, 2) << 16));
   }
   size_t slots = 64;
   while (slots < beyond_two * 2) slots *= 2;
   slots_.resize(slots);
-  starts_.resize(slots);
-  slot_mask_ = start_mask_ = slots - 1;
-  slot_shift_ = start_shift_ = 64 - __builtin_ctzll(slots);
+  slot_mask_ = slots - 1;
+  slot_shift_ = 64 - __builtin_ctzll(slots);
+  size_t starts = 64;
+  while (starts < threes.size() * 2) starts *= 2;
+  starts_.resize(starts);
+  start_mask_ = starts - 1;
+  start_shift_ = 64 - __builtin_ctzll(starts);
   // 8 to 16 bits a token: few probes pass that find nothing.
   filter_.resize(slots * 8 / 64);
   filter_shift_ = 64 - __builtin_ctzll(filter_.size());

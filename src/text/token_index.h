@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "text/huge_allocator.h"
 #include "text/short_key.h"
 
 namespace muster {
@@ -93,12 +94,12 @@ class TokenIndex {
   size_t start_slot(uint32_t bytes) const { return bytes * 0x9E3779B97F4A7C15u >> start_shift_; }
 
   std::array<uint32_t, 256> bytes_;
-  std::vector<uint32_t> pairs_;
-  std::vector<Start> starts_;
+  HugeVector<uint32_t> pairs_;
+  HugeVector<Start> starts_;
   size_t start_mask_ = 0;
   int start_shift_ = 0;
-  std::vector<uint64_t> filter_;
-  std::vector<Slot> slots_;
+  HugeVector<uint64_t> filter_;
+  HugeVector<Slot> slots_;
   size_t slot_mask_ = 0;
   int slot_shift_ = 0;
   int filter_shift_ = 0;

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "text/huge_allocator.h"
+
 namespace muster {
 
 class TokenTrie {
@@ -46,7 +48,7 @@ class TokenTrie {
   static constexpr int kBaseShift = 9, kValueShift = 36;
 
   class Builder;
-  std::vector<uint64_t> nodes_;
+  HugeVector<uint64_t> nodes_;
   uint64_t root_ = 0;
 };
 

@@ -130,12 +130,6 @@ Result<Tokenizer> Tokenizer::bytes(const std::vector<std::string>& specials) {
   return make(std::move(parts));
 }
 
-std::vector<uint32_t> Tokenizer::encode(std::string_view text, SpecialText special) const {
-  std::vector<uint32_t> ids;
-  Encoder(*this).encode(text, ids, special);
-  return ids;
-}
-
 Result<std::vector<uint32_t>> Tokenizer::with_special_tokens(std::vector<uint32_t> ids) const {
   const TokenizerParts& parts = tables_->parts;
   if (!parts.prefix || !parts.suffix)

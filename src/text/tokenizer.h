@@ -105,7 +105,9 @@ class Encoder {
   uint64_t operations() const;
 
  private:
+  friend class Tokenizer;
   struct State;
+  explicit Encoder(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 
