@@ -48,7 +48,7 @@ class ExecLauncher {
 
   // Every signal is blocked by the caller. The outcome comes from settled(), at once or later.
   void launch(uint64_t id, ExecPlan plan);
-  // Outcomes known now, in order of launch; with `all`, waits for every child on its way.
+  // Outcomes known now, in any order; with `all`, waits for every child on its way.
   std::vector<Outcome> settled(bool all);
   bool pending() const { return pending_ > 0 || !outcomes_.empty(); }
 

@@ -359,6 +359,7 @@ class Keeper {
   }
 
   void lose_template(int status) {
+    if (template_socket_.valid() && !ending_) take_template();  // its last words
     template_pid_ = 0;
     template_socket_.reset();
     if (template_end_.empty())

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -199,6 +200,7 @@ TEST_F(SupervisorTest, EachRankGetsATraceRegionOfItsOwn) {
   const auto report = run(spec, &watch);
   ASSERT_TRUE(report.ok()) << report.error().to_string();
   EXPECT_EQ(report->exit_code, 0);
+  std::sort(watch.seen.begin(), watch.seen.end());
   EXPECT_EQ(watch.seen, (std::vector<std::pair<int32_t, int32_t>>{{0, 0}, {1, 0}}));
 }
 
@@ -229,12 +231,17 @@ JobSpec from_template(JobSpec spec, const std::string& what) {
 }
 
 TEST_F(SupervisorTest, RanksForkedFromATemplateAreRanksLikeAnyOther) {
-  const auto report = run(from_template(shell(3, ""), "code"));
+  const auto failed = run(from_template(shell(3, ""), "code"));
+  ASSERT_TRUE(failed.ok());
+  ASSERT_TRUE(failed->first_cause);
+  EXPECT_EQ(failed->exit_code, 40 + failed->first_cause->rank.value);
+
+  const auto report = run(from_template(shell(3, ""), "plain"));
   ASSERT_TRUE(report.ok());
-  EXPECT_EQ(report->exit_code, 40);
+  EXPECT_EQ(report->exit_code, 0);
   const std::string out = read_file(folder_ + "/logs/attempt_0/0/stdout.log");
   EXPECT_NE(out.find("rank 0 restart 0"), std::string::npos) << out << screen();
-  EXPECT_NE(out.find("leader 1 in /usr with code"), std::string::npos) << out;
+  EXPECT_NE(out.find("leader 1 in /usr with plain"), std::string::npos) << out;
 }
 
 TEST_F(SupervisorTest, AForkedRankThatDiesRestartsFromTheSameTemplate) {
