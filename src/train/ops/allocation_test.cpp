@@ -10,18 +10,14 @@
 namespace {
 std::atomic<bool> counting{false};
 std::atomic<int64_t> allocations{0};
-
-void* counted(size_t bytes) {
-  if (counting.load(std::memory_order_relaxed)) ++allocations;
-  if (void* p = std::malloc(bytes)) return p;
-  std::abort();
-}
 }  // namespace
 
 // Sanitizers bring their own operator new; there this file only runs the kernels.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 void* operator new(size_t bytes) {
-  return counted(bytes);
+  if (counting.load(std::memory_order_relaxed)) ++allocations;
+  if (void* p = std::malloc(bytes)) return p;
+  std::abort();
 }
 void operator delete(void* p) noexcept {
   std::free(p);

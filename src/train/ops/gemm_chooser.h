@@ -36,8 +36,9 @@ class GemmChooser {
   void set(const GemmShape& shape, GemmChoice choice) { choices_[shape] = choice; }
   size_t size() const { return choices_.size(); }
 
-  // Runs own and vendor, alternating, each kRounds times after one untimed call, keeps the one with
-  // the smaller median and returns it. `own` and `vendor` must be repeatable.
+  // Runs own and vendor, alternating, each kRounds times after one untimed call, keeps the one
+  // whose best time is smaller (own on a tie) and returns it. `own` and `vendor` must be
+  // repeatable.
   template <class Own, class Vendor>
   GemmChoice measure(const GemmShape& shape, const Own& own, const Vendor& vendor) {
     Nanos times[2][kRounds];

@@ -138,8 +138,8 @@ void gelu_backward(Exec& exec, int64_t tokens, int64_t F, const T* x, const T* d
 template <class T>
 void embedding_forward(Exec& exec, int64_t tokens, int64_t d, const int32_t* ids, const T* table,
                        const int32_t* positions, const T* position_table, T* y);
-// dtable[rows, d] (beta 0: every row written, unused ones with 0) += the sum of dy over the tokens
-// with that id, added in token order. The same function serves position tables.
+// dtable[rows, d]: to each row (0 when beta is 0: every row is written) the rows of dy with that id
+// are added one by one in token order. The same function serves position tables.
 template <class T>
 void embedding_backward(Exec& exec, int64_t tokens, int64_t d, int64_t rows, const int32_t* ids,
                         const T* dy, T beta, T* dtable);
