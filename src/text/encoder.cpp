@@ -121,7 +121,7 @@ Encoder::~Encoder() = default;
 Encoder::Encoder(Encoder&&) noexcept = default;
 
 void Encoder::encode(std::string_view text, std::vector<uint32_t>& out, SpecialText special) {
-  MUSTER_CHECK(text.size() < (uint64_t{1} << 32) - 64, text.size());
+  MUSTER_CHECK(text.size() <= kMaxTextBytes, text.size());
   std::string repaired;
   if (valid_utf8_prefix(text) != text.size()) {
     repaired = replace_invalid_utf8(text, state_->replaced);

@@ -43,7 +43,9 @@ struct TokenizerParts {
   std::string post_processor = "null";  // JSON, kept for writing
 };
 
-inline constexpr uint32_t kMaxTokenId = (1u << 24) - 1;
+inline constexpr uint32_t kMaxTokenId = (1u << 21) - 1;
+// Larger texts are a caller's bug.
+inline constexpr uint64_t kMaxTextBytes = (uint64_t{1} << 32) - 64;
 
 class Tokenizer {
  public:

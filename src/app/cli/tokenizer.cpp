@@ -194,6 +194,10 @@ int encode(const std::vector<std::string>& arguments) {
   if (!tokenizer) return fail(tokenizer.error());
   const auto text = read_input(files, input);
   if (!text) return fail(text.error());
+  if (text->size() > kMaxTextBytes)
+    return fail(Error(Code::invalid_argument,
+                      fmt::format("the text has {} bytes; split it into parts of at most {}",
+                                  text->size(), kMaxTextBytes)));
   Encoder encoder(*tokenizer);
   std::vector<uint32_t> ids;
   encoder.encode(*text, ids, recognise ? SpecialText::recognise : SpecialText::as_text);
