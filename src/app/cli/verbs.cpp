@@ -3,6 +3,10 @@
 
 namespace muster {
 
+int train_main(World& world, const std::vector<std::string>& arguments);
+int config_main(World& world, const std::vector<std::string>& arguments);
+int score_main(World& world, const std::vector<std::string>& arguments);
+int generate_main(World& world, const std::vector<std::string>& arguments);
 int tokenizer_main(World& world, const std::vector<std::string>& arguments);
 int run_main(World& world, const std::vector<std::string>& arguments);
 int torchrun_main(World& world, const std::vector<std::string>& arguments);
@@ -15,8 +19,12 @@ int export_hf_main(World& world, const std::vector<std::string>& arguments);
 
 const std::vector<Verb>& verbs() {
   static const std::vector<Verb> table = {
+      {"train", "train a model: workers, checkpoints, live view, report", train_main},
       {"run", "run N copies of a program as one supervised job", run_main},
       {"torchrun", "run a PyTorch script: torchrun's flags and environment", torchrun_main},
+      {"generate", "let a checkpoint go on with a text, or fill its middle", generate_main},
+      {"score", "log-probabilities of a text under a checkpoint", score_main},
+      {"config", "show every setting of a configuration and where it came from", config_main},
       {"tokenizer", "train a vocabulary; turn text into token ids and back", tokenizer_main},
       {"ckpt", "list, show, verify and compare checkpoints", ckpt_main},
       {"goodput", "where every rank-second of a run went", goodput_main},

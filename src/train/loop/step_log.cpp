@@ -26,6 +26,8 @@ std::string step_line(const StepRecord& r) {
   json["exposed_comm_seconds"] = r.exposed_comm_seconds;
   json["data_wait_seconds"] = r.data_wait_seconds;
   json["checkpoint_wait_seconds"] = r.checkpoint_wait_seconds;
+  json["model_flops"] = r.model_flops;
+  json["peak_flops_per_second"] = r.peak_flops_per_second;
   json["skipped"] = r.skipped;
   json["batches"] = r.batches;
   return json.dump();
@@ -53,6 +55,8 @@ Result<StepRecord> parse_step_line(std::string_view line) {
     r.exposed_comm_seconds = json.at("exposed_comm_seconds").get<double>();
     r.data_wait_seconds = json.at("data_wait_seconds").get<double>();
     r.checkpoint_wait_seconds = json.at("checkpoint_wait_seconds").get<double>();
+    r.model_flops = json.at("model_flops").get<double>();
+    r.peak_flops_per_second = json.at("peak_flops_per_second").get<double>();
     r.skipped = json.at("skipped").get<bool>();
     r.batches = json.at("batches").get<std::string>();
     return r;

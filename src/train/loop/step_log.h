@@ -23,8 +23,10 @@ struct StepRecord {
   int64_t tokens = 0;  // valid target tokens of this step, all ranks
   double seconds = 0;  // of the step on rank 0
   double exposed_comm_seconds = 0, data_wait_seconds = 0, checkpoint_wait_seconds = 0;
-  bool skipped = false;  // non-finite loss or gradient: nothing was updated
-  std::string batches;   // "epoch/group/sequence" of the step's first sequence
+  double model_flops = 0;  // of the step on all ranks, by the exact count (repeated work left out)
+  double peak_flops_per_second = 0;  // of all ranks together, as measured at their start
+  bool skipped = false;              // non-finite loss or gradient: nothing was updated
+  std::string batches;               // "epoch/group/sequence" of the step's first sequence
 };
 
 std::string step_line(const StepRecord& record);  // without the newline

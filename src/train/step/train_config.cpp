@@ -95,6 +95,8 @@ void add_train(Schema& s) {
              "a worker without progress for so long is stopped; \"0s\" = learned from its steps");
   s.duration("train.comm_timeout", std::chrono::minutes{5}, std::chrono::milliseconds{1}, kLong,
              "a collective that lasts longer fails and names the missing rank");
+  s.integer("train.stop_after", 0, 0, int64_t{1} << 40,
+            "save and stop after this step, to be resumed later; 0 = run to the end");
   s.integer("train.max_bad_steps", 3, 1, 1 << 20,
             "this many steps in a row with a loss or gradient that is not finite end the run");
 }
@@ -255,6 +257,7 @@ TrainSettings train_settings(const Config& c) {
   t.hang_timeout = c.duration("train.hang_timeout");
   t.comm_timeout = c.duration("train.comm_timeout");
   t.max_bad_steps = c.integer("train.max_bad_steps");
+  t.stop_after = c.integer("train.stop_after");
   return t;
 }
 

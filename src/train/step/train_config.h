@@ -64,6 +64,7 @@ struct TrainSettings {
   Nanos hang_timeout{0};      // without progress; 0 = learned from the step time
   Nanos comm_timeout{0};      // of one collective
   int64_t max_bad_steps = 3;  // non-finite steps in a row that end the run
+  int64_t stop_after = 0;     // save and stop after this step, as on SIGTERM; 0 = run to the end
 };
 
 struct CheckpointSettings {

@@ -1,0 +1,271 @@
+// muster train: one command from a configuration to a trained model and a report.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <thread>
+
+#include "app/cli/options.h"
+#include "app/cli/read_config.h"
+#include "app/cli/trainer_program.h"
+#include "app/cli/verb.h"
+#include "app/train/prepare_run.h"
+#include "app/train/run_report.h"
+#include "app/train/train_observer.h"
+#include "base/units.h"
+#include "data/python_stdlib.h"
+#include "runtime/supervise/supervisor.h"
+#include "store/event_log.h"
+#include "sys/real_files.h"
+#include "sys/real_spawner.h"
+#include "text/tokenizer_json.h"
+#include "train/loop/injection.h"
+
+namespace muster {
+namespace {
+
+constexpr const char* kFooter =
+    "Exit codes: 0 trained to the end (or to train.stop_after); 1 failed; 2 wrong arguments; 93 "
+    "the trainer gave up because a\n"
+    "  restart would fail again (bad settings or data, steps that are not finite); 124 a worker "
+    "hung; 128 + n stopped by\n"
+    "  signal n. SIGINT or SIGTERM saves a checkpoint and stops; a second one kills at once. "
+    "--resume goes on.";
+
+struct Arguments {
+  std::string config;
+  std::optional<int64_t> workers, steps, seed;
+  std::optional<std::string> run_dir;
+  bool resume = false, json = false;
+  std::vector<std::string> sets, injections;
+};
+
+std::string stem(const std::string& path) {
+  std::string name = path.substr(path.rfind('/') + 1);
+  return name.ends_with(".toml") ? name.substr(0, name.size() - 5) : name;
+}
+
+std::string default_run_dir(const World& world, const std::string& config) {
+  const time_t now = std::chrono::duration_cast<std::chrono::seconds>(world.clock.wall()).count();
+  tm local{};
+  localtime_r(&now, &local);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local);
+  return fmt::format("runs/{}-{}", stem(config), stamp);
+}
+
+// Where the virtual environment may be: named by the environment, or in the checkout this program
+// was built from.
+std::vector<std::string> virtual_environments(const World& world) {
+  std::vector<std::string> folders;
+  const auto set = world.environment.find("VIRTUAL_ENV");
+  if (set != world.environment.end()) folders.push_back(set->second);
+  folders.push_back(std::string(MUSTER_SOURCE_DIR) + "/.venv");
+  return folders;
+}
+
+class TrainVerb {
+ public:
+  TrainVerb(World& world, Arguments arguments)
+      : world_(world), arguments_(std::move(arguments)), files_("") {}
+
+  Result<int> run();
+
+ private:
+  Status resolve();
+  Status check_directory();
+  Status prepare();
+  Result<JobSpec> job_spec();
+  Result<JobReport> supervise(LivePanel& panel);
+  int conclude(const JobReport& job);
+  FILE* text_out() const { return arguments_.json ? stderr : stdout; }
+
+  World& world_;
+  Arguments arguments_;
+  RealFiles files_;
+  std::optional<Config> config_;
+  std::optional<TrainConfig> typed_;
+  std::optional<RunDirectory> run_;
+  std::unique_ptr<FileLock> lock_;
+  std::vector<ReportFact> facts_;
+  std::vector<std::string> problems_;
+};
+
+// Settings from file, environment, --set and the verb's own flags, which are --set in short.
+Status TrainVerb::resolve() {
+  std::vector<std::string> sets;
+  if (arguments_.workers) sets.push_back(fmt::format("run.workers={}", *arguments_.workers));
+  if (arguments_.steps) sets.push_back(fmt::format("train.steps={}", *arguments_.steps));
+  if (arguments_.seed) sets.push_back(fmt::format("train.seed={}", *arguments_.seed));
+  sets.insert(sets.end(), arguments_.sets.begin(), arguments_.sets.end());
+  MUSTER_TRY(Config config, read_train_config(arguments_.config, sets, world_.environment));
+  if (config.text("data.source") == "stdlib" && config.text_list("data.paths").empty()) {
+    MUSTER_TRY(const std::string folder, find_python_stdlib(files_, virtual_environments(world_)));
+    sets.push_back(fmt::format("data.paths=[\"{}\"]", folder));
+    MUSTER_TRY(config, read_train_config(arguments_.config, sets, world_.environment));
+  }
+  config_.emplace(std::move(config));
+  MUSTER_TRY(const TrainConfig typed, make_train_config(*config_));
+  typed_.emplace(typed);
+  std::string root = arguments_.run_dir.value_or(typed.run.dir);
+  if (root.empty()) root = default_run_dir(world_, arguments_.config);
+  run_.emplace(std::move(root));
+  return {};
+}
+
+Status TrainVerb::check_directory() {
+  const bool used = files_.stat(run_->steps()).ok() || files_.stat(run_->checkpoints()).ok();
+  if (used && !arguments_.resume) {
+    return Error(
+        Code::already_exists,
+        fmt::format("{} holds a run already; add --resume to go on with it, or choose another "
+                    "--run-dir",
+                    run_->root()));
+  }
+  if (!used && arguments_.resume) {
+    return Error(Code::not_found,
+                 fmt::format("{} holds no run to resume; check --run-dir", run_->root()));
+  }
+  return {};
+}
+
+Status TrainVerb::prepare() {
+  MUSTER_TRY(lock_, run_->lock(files_));
+  MUSTER_TRY(check_directory());
+  const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  if (!arguments_.resume || !files_.stat(run_->tokenizer()).ok()) {
+    MUSTER_TRY(const PreparedTokenizer prepared,
+               prepare_tokenizer(files_, world_.clock, *typed_, cache_folder(world_.environment),
+                                 threads));
+    MUSTER_TRY(
+        write_file_durably(files_, run_->tokenizer(), tokenizer_to_json(prepared.tokenizer)));
+    facts_.push_back(
+        {"tokenizer",
+         fmt::format("{} tokens, {}", prepared.tokenizer.vocabulary_size(), prepared.how)});
+    fmt::print(stderr, "tokenizer: {} tokens, {}\n", prepared.tokenizer.vocabulary_size(),
+               prepared.how);
+  }
+  return write_settings(files_, *run_, *config_);
+}
+
+Result<JobSpec> TrainVerb::job_spec() {
+  JobSpec spec;
+  spec.ranks = static_cast<int>(typed_->run.workers);
+  const std::string trainer = trainer_program(world_);
+  if (!files_.stat(trainer).ok()) {
+    return Error(
+        Code::not_found,
+        fmt::format(
+            "the trainer program {} is not there; build it with ./dev build, or set MUSTER_TRAINER",
+            trainer));
+  }
+  spec.template_command = {trainer, "template", "--run-dir", run_->root()};
+  spec.command = {trainer, "worker", "--run-dir", run_->root()};
+  for (const std::string& text : arguments_.injections) {
+    MUSTER_TRY(const Injection injection, parse_injection(text));
+    if (injection.rank.value >= spec.ranks) {
+      return Error(Code::invalid_argument,
+                   fmt::format("--inject {}: there are ranks 0 to {} only", text, spec.ranks - 1));
+    }
+    spec.command.insert(spec.command.end(), {"--inject", text});
+  }
+  spec.environment = world_.environment;
+  spec.environment["OMP_NUM_THREADS"] = std::to_string(typed_->train.threads);
+  spec.restart.scope = typed_->run.max_restarts > 0 ? RestartScope::group : RestartScope::never;
+  spec.restart.max_restarts = static_cast<int>(typed_->run.max_restarts);
+  // Trainers come back from a checkpoint, so there is nothing to wait for when one has failed.
+  spec.stop.fail_signal = SIGKILL;
+  spec.stop.stop_grace = std::chrono::minutes{5};
+  spec.hang.enabled = true;
+  if (typed_->train.hang_timeout.count() > 0) spec.hang.least = typed_->train.hang_timeout;
+  spec.logs.terminal = false;
+  spec.logs.directory = run_->logs();
+  spec.trace.emplace();
+  return spec;
+}
+
+Result<JobReport> TrainVerb::supervise(LivePanel& panel) {
+  MUSTER_TRY(JobSpec spec, job_spec());
+  const auto disabled = world_.environment.find("MUSTER_DISABLE");
+  MUSTER_TRY(auto spawner,
+             RealSpawner::start({disabled == world_.environment.end() ? "" : disabled->second}));
+  facts_.push_back({"process teardown", spawner->kill_method()});
+  MUSTER_TRY(EventLog events, EventLog::open(run_->events(), world_.clock));
+  TrainObserver observer(world_.clock, files_, *run_, panel, events, typed_->train.steps);
+  Supervisor supervisor({world_.clock, world_.random, world_.log, *spawner, &events},
+                        std::move(spec), &observer);
+  auto report = supervisor.run();
+  observer.finish();
+  problems_.insert(problems_.end(), observer.problems().begin(), observer.problems().end());
+  return report;
+}
+
+int TrainVerb::conclude(const JobReport& job) {
+  RunFacts facts{*run_,     stem(arguments_.config), job, setting_origins(*config_), facts_,
+                 problems_, typed_->run.workers};
+  const RunSummary summary = summarize_run(files_, facts);
+  const ReportInput& report = summary.report;
+  for (const auto& [path, text] : {std::pair{run_->report_markdown(), report_markdown(report)},
+                                   std::pair{run_->report_html(), report_html(report)}}) {
+    const Status written = write_file_durably(files_, path, text);
+    if (!written.ok()) fmt::print(stderr, "muster train: {}\n", written.error().to_string());
+  }
+  FILE* out = text_out();
+  for (const ReportSample& sample : report.samples) {
+    fmt::print(out, "\n--- {} ---\n{}[[{}]]{}\n", sample.title, sample.before, sample.text,
+               sample.after);
+  }
+  fmt::print(out, "\n{}\n", report.outcome);
+  if (report.validation_bits_per_byte)
+    fmt::print(out, "held-out bits per byte: {:.4f}\n", *report.validation_bits_per_byte);
+  fmt::print(out, "report: {} and {}\n", run_->report_html(), run_->report_markdown());
+  if (job.exit_code != 0) {
+    if (job.first_cause) fmt::print(stderr, "muster train: {}\n", job.first_cause->to_string());
+    fmt::print(stderr, "muster train: {}; logs in {}; go on with --resume --run-dir {}\n",
+               job.verdict, run_->logs(), run_->root());
+  }
+  if (arguments_.json) fmt::print("{}\n", summary.json.dump());
+  return job.exit_code;
+}
+
+Result<int> TrainVerb::run() {
+  MUSTER_TRY(resolve());
+  MUSTER_TRY(prepare());
+  LivePanel panel(world_.clock, arguments_.json ? STDERR_FILENO : STDOUT_FILENO,
+                  std::chrono::seconds{5}, 10);
+  MUSTER_TRY(const JobReport job, supervise(panel));
+  return conclude(job);
+}
+
+}  // namespace
+
+int train_main(World& world, const std::vector<std::string>& words) {
+  Arguments arguments;
+  Options options(
+      "train",
+      "Trains a model as CONFIG says: supervised workers, checkpoints, a live view, a report.");
+  options.positional("CONFIG", arguments.config,
+                     "a TOML file; `muster config explain CONFIG` shows every setting");
+  options.value("--workers", arguments.workers, "worker processes (run.workers)");
+  options.value("--steps", arguments.steps, "optimizer steps (train.steps)");
+  options.value("--seed", arguments.seed, "train.seed");
+  options.value("--run-dir", arguments.run_dir, "folder of the run (default: runs/NAME-TIME)");
+  options.flag("--resume", arguments.resume, "go on from the newest valid checkpoint of --run-dir");
+  options.values("--set", arguments.sets, "override a setting: key=value (repeatable)");
+  options.values("--inject", arguments.injections,
+                 "bring about a fault: kill:rank=R,step=S, hang:…, nan:… (repeatable)");
+  options.flag("--json", arguments.json, "one JSON object on standard output at the end");
+  options.footer(kFooter);
+  if (const auto code = options.parse(words)) return *code;
+  if (arguments.resume && !arguments.run_dir) {
+    fmt::print(stderr, "muster train: --resume needs --run-dir\n");
+    return kExitUsage;
+  }
+  const auto code = TrainVerb(world, std::move(arguments)).run();
+  if (code.ok()) return *code;
+  fmt::print(stderr, "muster train: {}\n", code.error().to_string());
+  return kExitFailed;
+}
+
+}  // namespace muster

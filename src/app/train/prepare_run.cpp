@@ -1,0 +1,91 @@
+#include "app/train/prepare_run.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "app/cli/read_config.h"
+#include "base/hash.h"
+#include "base/units.h"
+#include "data/corpus.h"
+#include "text/bpe_trainer.h"
+#include "text/tokenizer_json.h"
+#include "train/loop/warm.h"
+
+namespace muster {
+
+std::string cache_folder(const std::map<std::string, std::string>& environment) {
+  const auto value = [&](const char* name) {
+    const auto it = environment.find(name);
+    return it == environment.end() ? std::string() : it->second;
+  };
+  if (const std::string set = value("MUSTER_CACHE"); !set.empty()) return set;
+  if (const std::string set = value("XDG_CACHE_HOME"); !set.empty()) return set + "/muster";
+  const std::string home = value("HOME");
+  return (home.empty() ? std::string("/tmp") : home) + "/.cache/muster";
+}
+
+static Result<Tokenizer> train_on(const Corpus& corpus, const BpeTraining& options) {
+  std::vector<std::string> texts;
+  for (int64_t i = 0; i < corpus.size(Corpus::Part::train); ++i) {
+    MUSTER_TRY(std::string text, corpus.read(Corpus::Part::train, i));
+    texts.push_back(std::move(text));
+  }
+  const std::vector<std::string_view> views(texts.begin(), texts.end());
+  return train_bpe(views, options);
+}
+
+Result<PreparedTokenizer> prepare_tokenizer(Files& files, const Clock& clock,
+                                            const TrainConfig& config, const std::string& cache,
+                                            int threads) {
+  const std::string& kind = config.data.tokenizer;
+  if (kind == "bytes") {
+    MUSTER_TRY(Tokenizer tokenizer, Tokenizer::bytes(code_specials()));
+    return PreparedTokenizer{std::move(tokenizer), "bytes"};
+  }
+  if (kind != "train") {
+    MUSTER_TRY(Tokenizer tokenizer, read_tokenizer(files, kind).context("data.tokenizer"));
+    return PreparedTokenizer{std::move(tokenizer), "read from " + kind};
+  }
+  MUSTER_TRY(const Corpus corpus, Corpus::open(files, corpus_spec(config.data, cache + "/spool")));
+  BpeTraining options;
+  options.vocabulary_size = static_cast<uint32_t>(config.data.vocabulary);
+  options.specials = code_specials();
+  options.threads = threads;
+  Xxh3 key;
+  key.update(corpus.fingerprint().hex());
+  key.update_u64(options.vocabulary_size);
+  for (const std::string& special : options.specials) key.update(special + "\n");
+  const std::string path = fmt::format("{}/tokenizers/{}.json", cache, key.digest().hex());
+  if (files.stat(path).ok()) {
+    auto cached = read_tokenizer(files, path);
+    if (cached.ok()) return PreparedTokenizer{std::move(*cached), "cached"};
+  }
+  const Nanos begin = clock.now();
+  MUSTER_TRY(Tokenizer tokenizer, train_on(corpus, options).context("train the tokenizer"));
+  const std::string how = "trained in " + format_duration(clock.now() - begin);
+  // A cache that cannot be written costs time only.
+  if (make_directories(files, cache + "/tokenizers").ok()) {
+    static_cast<void>(write_tokenizer(files, path, tokenizer).ok());
+  }
+  return PreparedTokenizer{std::move(tokenizer), how};
+}
+
+std::vector<SettingOrigin> setting_origins(const Config& config) {
+  std::vector<SettingOrigin> origins;
+  for (const auto& [key, entry] : config.entries()) {
+    origins.push_back({key, shown_value(*train_schema().find(key), entry.value), entry.origin});
+  }
+  return origins;
+}
+
+Status write_settings(Files& files, const RunDirectory& run, const Config& config) {
+  MUSTER_TRY(write_file_durably(files, run.config(), config.to_toml()));
+  nlohmann::ordered_json origins;
+  for (const SettingOrigin& o : setting_origins(config))
+    origins[o.key] = {{"value", o.value}, {"origin", o.origin}};
+  return write_file_durably(files, run.origins(), origins.dump(2) + "\n");
+}
+
+}  // namespace muster

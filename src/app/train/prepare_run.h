@@ -1,0 +1,42 @@
+// What must lie in a run directory before its workers start: resolved settings with their origins,
+// and the tokenizer.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "sys/files.h"
+#include "text/tokenizer.h"
+#include "train/loop/run_directory.h"
+#include "train/step/train_config.h"
+
+namespace muster {
+
+// The tokenizer of a run: trained on the training part of the corpus, or read, or bytes; a trained
+// one is kept in `cache_folder` under a name made from corpus, size and special tokens, and taken
+// from there the next time.
+struct PreparedTokenizer {
+  Tokenizer tokenizer;
+  std::string how;  // "trained in 3.2 s", "cached", "bytes", "read from x.json"
+};
+Result<PreparedTokenizer> prepare_tokenizer(Files& files, const Clock& clock,
+                                            const TrainConfig& config,
+                                            const std::string& cache_folder, int threads);
+
+// $MUSTER_CACHE, else $XDG_CACHE_HOME/muster, else ~/.cache/muster.
+std::string cache_folder(const std::map<std::string, std::string>& environment);
+
+// Fills data.paths of a stdlib source and writes config.toml and config-origins.json.
+Status write_settings(Files& files, const RunDirectory& run, const Config& config);
+
+// Origins as written: key -> (value, origin).
+struct SettingOrigin {
+  std::string key, value, origin;
+};
+std::vector<SettingOrigin> setting_origins(const Config& config);
+
+}  // namespace muster

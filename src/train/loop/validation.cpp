@@ -1,0 +1,74 @@
+#include "train/loop/validation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace muster {
+
+Result<Validation> Validation::make(const Warm& warm, int64_t most_sequences) {
+  Validation validation;
+  validation.length_ = warm.shape.sequence_length;
+  validation.end_of_text_ = warm.special.end_of_text;
+  const DocumentEncoder encoder = warm.make_encoder(0);
+  const int64_t documents = warm.corpus.size(Corpus::Part::held_out);
+  for (int64_t i = 0; i < documents; ++i) {
+    MUSTER_TRY(const std::string text,
+               warm.corpus.read(Corpus::Part::held_out, i).context("read held-out data"));
+    encoder.append(text, {}, validation.text_.ids, validation.text_.starts);
+    if (most_sequences > 0 && validation.text_.sequences(validation.length_) > most_sequences)
+      break;
+  }
+  validation.sequences_ = validation.text_.sequences(validation.length_);
+  if (most_sequences > 0) validation.sequences_ = std::min(validation.sequences_, most_sequences);
+  const uint32_t vocabulary = warm.tokenizer.vocabulary_size();
+  for (uint32_t id = 0; id < vocabulary; ++id) {
+    const auto bytes = warm.tokenizer.token_bytes(id);
+    // A separator stands for no byte of the text.
+    const bool text = bytes && static_cast<int32_t>(id) != validation.end_of_text_;
+    validation.token_bytes_.push_back(text ? static_cast<int32_t>(bytes->size()) : 0);
+  }
+  return validation;
+}
+
+Result<ValidationResult> Validation::run(ops::Exec& exec, StraightPass<float>& pass,
+                                         Communicator& group) const {
+  // Each sequence's sum is one rank's; zeros of the others do not change it.
+  std::vector<double> sums(static_cast<size_t>(sequences_), 0.0);
+  std::vector<int64_t> counts = {0, 0};  // tokens, bytes
+  std::vector<float> losses(static_cast<size_t>(length_));
+  PackedRows rows;
+  for (int64_t s = group.rank().value; s < sequences_; s += group.world()) {
+    rows.clear();
+    append_sequence(text_, s, length_, end_of_text_, rows);
+    BatchView batch;
+    batch.tokens = length_;
+    batch.ids = rows.tokens.data();
+    batch.targets = rows.targets.data();
+    batch.positions = rows.positions.data();
+    batch.segments = rows.segments;
+    pass.losses(exec, batch, losses.data());
+    double sum = 0;
+    for (size_t t = 0; t < losses.size(); ++t) {
+      if (rows.targets[t] < 0) continue;
+      sum += static_cast<double>(losses[t]);
+      counts[0] += 1;
+      counts[1] += token_bytes_[static_cast<size_t>(rows.targets[t])];
+    }
+    sums[static_cast<size_t>(s)] = sum;
+  }
+  if (!sums.empty()) MUSTER_TRY(group.all_reduce(std::span(sums), ReduceOp::sum).wait());
+  MUSTER_TRY(group.all_reduce(std::span(counts), ReduceOp::sum).wait());
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  ValidationResult result;
+  result.sequences = sequences_;
+  result.tokens = counts[0];
+  result.bytes = counts[1];
+  if (result.tokens > 0) result.loss = total / static_cast<double>(result.tokens);
+  if (result.bytes > 0)
+    result.bits_per_byte = total / std::numbers::ln2 / static_cast<double>(result.bytes);
+  return result;
+}
+
+}  // namespace muster

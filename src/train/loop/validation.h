@@ -1,0 +1,39 @@
+// Validation: loss on the held-out documents, in bits per byte. The held-out text is cut into
+// sequences like training data but without fill-in-the-middle; each rank scores every world-th
+// sequence, and the sums are added in the order of the sequences, so the result has the same bits
+// for any number of ranks.
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "comm/communicator.h"
+#include "train/loop/warm.h"
+#include "train/model/straight_pass.h"
+
+namespace muster {
+
+struct ValidationResult {
+  double loss = 0;           // nats per target token
+  double bits_per_byte = 0;  // loss of all targets / ln 2 / UTF-8 bytes they stand for
+  int64_t tokens = 0, bytes = 0, sequences = 0;
+};
+
+class Validation {
+ public:
+  // At most `most_sequences` (0 = all), the first ones. Errors: reading the corpus.
+  static Result<Validation> make(const Warm& warm, int64_t most_sequences);
+
+  bool empty() const { return sequences_ == 0; }
+  // Collective: every rank calls it at the same step. Errors: those of the communicator.
+  Result<ValidationResult> run(ops::Exec& exec, StraightPass<float>& pass,
+                               Communicator& group) const;
+
+ private:
+  PackedGroup text_;
+  std::vector<int32_t> token_bytes_;  // by id
+  int64_t sequences_ = 0, length_ = 0;
+  int32_t end_of_text_ = 0;
+};
+
+}  // namespace muster
