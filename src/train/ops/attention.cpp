@@ -158,6 +158,7 @@ void attention_decode(Exec& exec, int64_t length, int64_t capacity, int64_t H, i
   });
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type
 #define MUSTER_INSTANTIATE(T)                                                                     \
   template void rope_split_forward<T>(Exec&, int64_t, int64_t, int64_t, int64_t, const T*,        \
                                       const int32_t*, const T*, T*, T*, T*);                      \
@@ -173,5 +174,6 @@ void attention_decode(Exec& exec, int64_t length, int64_t capacity, int64_t H, i
 MUSTER_INSTANTIATE(float)
 MUSTER_INSTANTIATE(double)
 #undef MUSTER_INSTANTIATE
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace muster::ops

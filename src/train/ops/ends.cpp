@@ -54,6 +54,7 @@ void softmax_cross_entropy(Exec& exec, int64_t tokens, int64_t V, int64_t ld, T*
   });
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type
 #define MUSTER_INSTANTIATE(T)                                                                     \
   template void embedding_forward<T>(Exec&, int64_t, int64_t, const int32_t*, const T*,           \
                                      const int32_t*, const T*, T*);                               \
@@ -64,5 +65,6 @@ void softmax_cross_entropy(Exec& exec, int64_t tokens, int64_t V, int64_t ld, T*
 MUSTER_INSTANTIATE(float)
 MUSTER_INSTANTIATE(double)
 #undef MUSTER_INSTANTIATE
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace muster::ops

@@ -32,8 +32,7 @@ void run_vendor(Exec& exec, bool ta, bool tb, int64_t M, int64_t N, int64_t K, c
   });
 }
 
-// Whether the vendor's product computes this call. A new shape is measured when its operands allow
-// a repeatable call (beta 0); with beta 1 the choice of the same shape with beta 0 holds.
+// Whether the vendor's product computes this call; a new shape is measured first.
 bool use_vendor(Exec& exec, Trans ta, Trans tb, int64_t M, int64_t N, int64_t K, const float* A,
                 int64_t lda, const float* B, int64_t ldb, float beta, float* C, int64_t ldc,
                 const float* bias) {
@@ -101,6 +100,7 @@ void gemm(Exec& exec, Trans ta, Trans tb, int64_t M, int64_t N, int64_t K, const
   own_gemm(exec, ta, tb, M, N, K, A, lda, B, ldb, beta, C, ldc, bias);
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type
 #define MUSTER_INSTANTIATE(T)                                                                  \
   template void own_gemm<T>(Exec&, Trans, Trans, int64_t, int64_t, int64_t, const T*, int64_t, \
                             const T*, int64_t, T, T*, int64_t, const T*);                      \
@@ -109,5 +109,6 @@ void gemm(Exec& exec, Trans ta, Trans tb, int64_t M, int64_t N, int64_t K, const
 MUSTER_INSTANTIATE(float)
 MUSTER_INSTANTIATE(double)
 #undef MUSTER_INSTANTIATE
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace muster::ops

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 
@@ -252,7 +253,7 @@ TEST(Kernels, BitsAreEqualOnEveryInstructionSetAndThreadCount) {
                                 " with " + std::to_string(other->exec.team.size()) + " threads";
       const Values<float> got = o.in_float(other->exec);
       for (size_t i = 0; i < got.size(); ++i) {
-        ASSERT_TRUE(std::memcmp(&got[i], &single[i], 4) == 0)
+        ASSERT_EQ(std::bit_cast<uint32_t>(got[i]), std::bit_cast<uint32_t>(single[i]))
             << where << " element " << i << ": " << got[i] << " against " << single[i];
       }
       ASSERT_TRUE(same_bits(full, o.in_double(other->exec))) << where << " in double";
@@ -271,7 +272,7 @@ TEST(Kernels, ARowDoesNotDependOnItsNeighbours) {
   for (int64_t t = 0; t < 40; ++t) {
     rms_norm_forward<float>(bench.exec, 1, d, x.data() + t * d, nullptr, w.data(), 1e-6f, nullptr,
                             alone.data(), r1.data());
-    ASSERT_EQ(std::memcmp(alone.data(), y.data() + t * d, d * sizeof(float)), 0) << t;
+    ASSERT_TRUE(same_bits(alone, Values<float>(y.begin() + t * d, y.begin() + (t + 1) * d))) << t;
   }
 }
 

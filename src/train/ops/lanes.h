@@ -125,18 +125,18 @@ struct Lanes {
     return p;
   }
 
-  // x = m 2^n with m in [sqrt(1/2), sqrt(2)); returns n. For normal positive x. Float only.
-  friend Lanes split_exponent(Lanes x, Lanes& m) {
+  // a = m 2^n with m in [sqrt(1/2), sqrt(2)); returns n. For normal positive x. Float only.
+  friend Lanes split_exponent(Lanes a, Lanes& m) {
     static_assert(sizeof(T) == 4);
     for (int i = 0; i < kLanes; ++i) {
       int32_t bits;
-      std::memcpy(&bits, &x.x[i], 4);
+      std::memcpy(&bits, &a.x[i], 4);
       const int32_t n = static_cast<int32_t>(static_cast<uint32_t>(bits) - kRootHalf) >> 23;
       bits = static_cast<int32_t>(static_cast<uint32_t>(bits) - (static_cast<uint32_t>(n) << 23));
       std::memcpy(&m.x[i], &bits, 4);
-      x.x[i] = static_cast<T>(n);
+      a.x[i] = static_cast<T>(n);
     }
-    return x;
+    return a;
   }
 
   T sum() const {

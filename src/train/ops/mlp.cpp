@@ -39,6 +39,7 @@ void gelu_backward(Exec& exec, int64_t tokens, int64_t F, const T* x, const T* d
   });
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type
 #define MUSTER_INSTANTIATE(T)                                                        \
   template void swiglu_forward<T>(Exec&, int64_t, int64_t, const T*, T*);            \
   template void swiglu_backward<T>(Exec&, int64_t, int64_t, const T*, const T*, T*); \
@@ -47,5 +48,6 @@ void gelu_backward(Exec& exec, int64_t tokens, int64_t F, const T* x, const T* d
 MUSTER_INSTANTIATE(float)
 MUSTER_INSTANTIATE(double)
 #undef MUSTER_INSTANTIATE
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace muster::ops

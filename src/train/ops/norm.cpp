@@ -94,6 +94,7 @@ void bias_backward(Exec& exec, int64_t tokens, int64_t d, const T* dy, T beta, T
   fold_row_blocks(exec, row_blocks(tokens), d, partial, beta, dbias);
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type
 #define MUSTER_INSTANTIATE(T)                                                                     \
   template void rms_norm_forward<T>(Exec&, int64_t, int64_t, const T*, const T*, const T*, T, T*, \
                                     T*, T*);                                                      \
@@ -107,5 +108,6 @@ void bias_backward(Exec& exec, int64_t tokens, int64_t d, const T* dy, T beta, T
 MUSTER_INSTANTIATE(float)
 MUSTER_INSTANTIATE(double)
 #undef MUSTER_INSTANTIATE
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace muster::ops

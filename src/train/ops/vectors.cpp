@@ -56,6 +56,7 @@ void adamw(Exec& exec, int64_t n, const AdamWStep& step, const T* gradient, T* p
   });
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type
 #define MUSTER_INSTANTIATE(T)                                   \
   template void add_in_place<T>(Exec&, int64_t, const T*, T*);  \
   template void add<T>(Exec&, int64_t, const T*, const T*, T*); \
@@ -64,5 +65,6 @@ void adamw(Exec& exec, int64_t n, const AdamWStep& step, const T* gradient, T* p
 MUSTER_INSTANTIATE(float)
 MUSTER_INSTANTIATE(double)
 #undef MUSTER_INSTANTIATE
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace muster::ops
