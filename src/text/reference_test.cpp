@@ -1,7 +1,9 @@
 // Differential tests: the same ids, texts and vocabularies as the reference implementation.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
 #include "text/bpe_trainer.h"
 #include "text/reference_test_support.h"
