@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -14,6 +15,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "base/check.h"
 #include "sys/keeper_wire.h"
 
 namespace muster {
@@ -51,10 +53,28 @@ struct Forked {
 // Forks a process that is no child of this one: a middle process forks it and ends, so that it
 // falls to the nearest subreaper, the keeper. The middle process borrows our memory (vfork), so the
 // page tables are copied once.
+// What the middle process tells goes through a shared page all the same: sanitizers turn vfork into
+// fork.
+struct MiddleReport {
+  volatile pid_t rank;
+  volatile int error;
+};
+
+MiddleReport* shared_report() {
+  static auto* report = [] {
+    void* page = mmap(nullptr, sizeof(MiddleReport), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    MUSTER_CHECK(page != MAP_FAILED, errno);
+    return static_cast<MiddleReport*>(page);
+  }();
+  return report;
+}
+
 __attribute__((noinline)) Forked fork_orphan() {
   Forked result;
-  volatile pid_t rank = -1;
-  volatile int error = 0;
+  MiddleReport* const report = shared_report();
+  report->rank = -1;
+  report->error = ECHILD;
   const pid_t middle = vfork();
   if (middle == 0) {
     const pid_t self = static_cast<pid_t>(syscall(SYS_getpid));
@@ -65,8 +85,8 @@ __attribute__((noinline)) Forked fork_orphan() {
       result.middle = self;
       return result;
     }
-    rank = forked;
-    error = forked < 0 ? errno : 0;
+    report->rank = forked;
+    report->error = forked < 0 ? errno : 0;
     _exit(0);
   }
   if (middle < 0) {
@@ -76,8 +96,8 @@ __attribute__((noinline)) Forked fork_orphan() {
   // Once it is waited for, the rank has its new parent.
   while (waitpid(middle, nullptr, 0) < 0 && errno == EINTR) {
   }
-  result.rank = rank;
-  result.error = error;
+  result.rank = report->rank;
+  result.error = report->error;
   return result;
 }
 
