@@ -130,6 +130,7 @@ class WorkerRun {
   std::optional<StepLog> log_;
 
   int32_t attempt_ = 0;
+  int64_t saved_step_ = 0;  // of the newest save begun, or of the state restored
   int64_t steps_done_ = 0, updates_done_ = 0, bad_steps_ = 0, tokens_done_ = 0;
   std::vector<std::string> bad_batches_;
   LoaderCursor cursor_;
@@ -201,6 +202,7 @@ Status WorkerRun::restore() {
   MUSTER_TRY(const auto found, keeper_->restore());
   if (found) {
     steps_done_ = found->schedule_step;
+    saved_step_ = steps_done_;
     updates_done_ = found->step;
     MUSTER_TRY(cursor_, LoaderCursor::from_text(found->loader_cursor));
     for (const Scalar& scalar : found->others) {
@@ -346,6 +348,7 @@ Status WorkerRun::step(int64_t number) {
     const Span span(writer_, recorder_.intern(trace_name::kCkptExposed),
                     static_cast<uint64_t>(number));
     MUSTER_TRY(keeper_->begin(scalars()));
+    saved_step_ = number;
     checkpoint_wait += seams_.clock.now() - from;
   }
   progress_.end_step(report.loss, static_cast<uint64_t>(tokens_done_), 0);
@@ -407,10 +410,11 @@ Status WorkerRun::finish() {
     const OpenSpan span(writer_, recorder_.intern(trace_name::kCkptBlock),
                         static_cast<uint64_t>(steps_done_));
     MUSTER_TRY(keeper_->drain());
-    // The last state is worth another try.
+    // The last state may not be saved yet (an earlier save was still on its way), or is worth
+    // another try.
     std::vector<int64_t> failed = {keeper_->wants_retry() ? 1 : 0};
     MUSTER_TRY(group_->all_reduce(std::span(failed), ReduceOp::sum).wait());
-    if (failed[0] > 0) {
+    if (failed[0] > 0 || saved_step_ != steps_done_) {
       MUSTER_TRY(keeper_->begin(scalars()));
       MUSTER_TRY(keeper_->drain());
     }
