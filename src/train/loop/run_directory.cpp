@@ -8,6 +8,10 @@ std::string RunDirectory::trace_segment(int32_t attempt, int32_t rank) const {
   return fmt::format("{}/attempt-{}/rank-{}.seg", trace_folder(), attempt, rank);
 }
 
+std::string RunDirectory::gemm_choices(int32_t rank) const {
+  return fmt::format("{}/gemm-choices-rank-{}.txt", root_, rank);
+}
+
 std::string RunDirectory::injection_mark(size_t index) const {
   return fmt::format("{}/injected-{}", root_, index);
 }

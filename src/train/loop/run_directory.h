@@ -6,7 +6,7 @@
 //   (step_log.h) events.sqlite      event log (store)           trace/attempt-A/rank-R.seg
 //   logs/attempt_A/…   output of the workers       checkpoints/step-…    (ckpt)
 //   result.json        what rank 0 found at the end
-//   report.md, report.html
+//   gemm-choices-rank-R.txt  fast mode           report.md, report.html
 #pragma once
 
 #include <cstdint>
@@ -35,6 +35,7 @@ class RunDirectory {
   std::string report_html() const { return root_ + "/report.html"; }
   std::string trace_folder() const { return root_ + "/trace"; }
   std::string trace_segment(int32_t attempt, int32_t rank) const;
+  std::string gemm_choices(int32_t rank) const;  // fast mode: vendor or own, per shape
   std::string injection_mark(size_t index) const;
 
   // Creates the folder and takes its lock. Errors: busy when another run holds it, naming the

@@ -18,6 +18,7 @@
 #include "train/loop/state_keeper.h"
 #include "train/loop/step_log.h"
 #include "train/loop/validation.h"
+#include "train/ops/gemm_chooser.h"
 #include "train/optim/schedule.h"
 #include "train/step/plan_step.h"
 
@@ -93,13 +94,16 @@ class WorkerRun {
         injections_(injections),
         progress_(recorder.progress(), seams.clock),
         writer_(recorder.attach("step")),
-        team_(static_cast<int>(warm.config.train.threads)) {}
+        team_(static_cast<int>(warm.config.train.threads)),
+        chooser_(seams.clock) {}
 
   Result<int> run();
 
  private:
   Status join();
   Status build();
+  Status choose_kernels();
+  Status record_choices();
   Status restore();
   Status train();
   Status step(int64_t number);
@@ -119,6 +123,8 @@ class WorkerRun {
   ThreadTeam team_;
   std::optional<Arena> scratch_;
   std::optional<ops::Exec> exec_;
+  ops::GemmChooser chooser_;
+  size_t choices_recorded_ = 0;
   std::unique_ptr<Communicator> group_;
   std::unique_ptr<Model<float>> model_;
   std::optional<Moments<float>> moments_;
@@ -177,7 +183,7 @@ Status WorkerRun::build() {
   const bool strict = config_.train.mode == TrainSettings::Mode::strict;
   exec_.emplace(
       ops::Exec{team_, *scratch_, warm_.isa, strict ? ops::Mode::strict : ops::Mode::fast});
-  if (!strict) exec_->vendor = seams_.vendor;
+  if (!strict) MUSTER_TRY(choose_kernels());
 
   StepExecutor<float>::Options execution;
   execution.adamw = adamw_of(config_);
@@ -192,6 +198,25 @@ Status WorkerRun::build() {
   MUSTER_TRY(validation_, Validation::make(warm_, config_.eval.sequences));
   pass_.emplace(*model_, std::max(tokens, config_.data.sequence_length));
   return {};
+}
+
+// Fast mode: a run that goes on starts from its own choices, so that it repeats its bits.
+Status WorkerRun::choose_kernels() {
+  exec_->vendor = seams_.vendor;
+  exec_->chooser = &chooser_;
+  const std::string path = warm_.run.gemm_choices(group_->rank().value);
+  const auto recorded = read_file(seams_.files, path);
+  if (recorded.ok()) MUSTER_TRY(chooser_.restore(*recorded).context(path));
+  choices_recorded_ = chooser_.size();
+  return {};
+}
+
+// Shapes are met in the first steps; after that nothing is written.
+Status WorkerRun::record_choices() {
+  if (chooser_.size() == choices_recorded_) return {};
+  choices_recorded_ = chooser_.size();
+  return write_file_durably(seams_.files, warm_.run.gemm_choices(group_->rank().value),
+                            chooser_.to_text());
 }
 
 Status WorkerRun::restore() {
@@ -317,6 +342,7 @@ Status WorkerRun::step(int64_t number) {
   request.lr = learning_rate(schedule_of(config_), number - 1);
   request.updates_done = updates_done_;
   MUSTER_TRY(const StepReport report, executor_->run(request));
+  MUSTER_TRY(record_choices());
 
   steps_done_ = number;
   if (report.outcome == StepOutcome::updated) ++updates_done_;
