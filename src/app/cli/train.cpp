@@ -7,14 +7,13 @@
 #include <thread>
 
 #include "app/cli/options.h"
-#include "app/cli/read_config.h"
 #include "app/cli/trainer_program.h"
 #include "app/cli/verb.h"
 #include "app/train/prepare_run.h"
+#include "app/train/resolve_config.h"
 #include "app/train/run_report.h"
 #include "app/train/train_observer.h"
 #include "base/units.h"
-#include "data/python_stdlib.h"
 #include "runtime/supervise/supervisor.h"
 #include "store/event_log.h"
 #include "sys/real_files.h"
@@ -55,16 +54,6 @@ std::string default_run_dir(const World& world, const std::string& config) {
   return fmt::format("runs/{}-{}", stem(config), stamp);
 }
 
-// Where the virtual environment may be: named by the environment, or in the checkout this program
-// was built from.
-std::vector<std::string> virtual_environments(const World& world) {
-  std::vector<std::string> folders;
-  const auto set = world.environment.find("VIRTUAL_ENV");
-  if (set != world.environment.end()) folders.push_back(set->second);
-  folders.push_back(std::string(MUSTER_SOURCE_DIR) + "/.venv");
-  return folders;
-}
-
 class TrainVerb {
  public:
   TrainVerb(World& world, Arguments arguments)
@@ -99,12 +88,8 @@ Status TrainVerb::resolve() {
   if (arguments_.steps) sets.push_back(fmt::format("train.steps={}", *arguments_.steps));
   if (arguments_.seed) sets.push_back(fmt::format("train.seed={}", *arguments_.seed));
   sets.insert(sets.end(), arguments_.sets.begin(), arguments_.sets.end());
-  MUSTER_TRY(Config config, read_train_config(arguments_.config, sets, world_.environment));
-  if (config.text("data.source") == "stdlib" && config.text_list("data.paths").empty()) {
-    MUSTER_TRY(const std::string folder, find_python_stdlib(files_, virtual_environments(world_)));
-    sets.push_back(fmt::format("data.paths=[\"{}\"]", folder));
-    MUSTER_TRY(config, read_train_config(arguments_.config, sets, world_.environment));
-  }
+  MUSTER_TRY(Config config,
+             resolve_train_config(world_, files_, arguments_.config, std::move(sets)));
   config_.emplace(std::move(config));
   MUSTER_TRY(const TrainConfig typed, make_train_config(*config_));
   typed_.emplace(typed);

@@ -4,6 +4,7 @@
 namespace muster {
 
 int train_main(World& world, const std::vector<std::string>& arguments);
+int data_main(World& world, const std::vector<std::string>& arguments);
 int config_main(World& world, const std::vector<std::string>& arguments);
 int score_main(World& world, const std::vector<std::string>& arguments);
 int generate_main(World& world, const std::vector<std::string>& arguments);
@@ -24,6 +25,7 @@ const std::vector<Verb>& verbs() {
       {"torchrun", "run a PyTorch script: torchrun's flags and environment", torchrun_main},
       {"generate", "let a checkpoint go on with a text, or fill its middle", generate_main},
       {"score", "log-probabilities of a text under a checkpoint", score_main},
+      {"data", "show what a configuration's corpus holds and how it is packed", data_main},
       {"config", "show every setting of a configuration and where it came from", config_main},
       {"tokenizer", "train a vocabulary; turn text into token ids and back", tokenizer_main},
       {"ckpt", "list, show, verify and compare checkpoints", ckpt_main},
