@@ -35,10 +35,10 @@ Status validate(const Schedule& s) {
   if (!std::isfinite(s.min_lr) || s.min_lr < 0 || s.min_lr > s.lr)
     return bad(fmt::format("schedule: min_lr = {} must be between 0 and lr = {}", s.min_lr, s.lr));
   if (s.steps < 1) return bad(fmt::format("schedule: steps = {} must be positive", s.steps));
-  if (s.warmup_steps < 0 || s.warmup_steps > s.steps)
-    return bad(fmt::format("schedule: warmup_steps = {} must be between 0 and steps = {}",
-                           s.warmup_steps, s.steps));
-  if (s.decay_steps < 0 || s.warmup_steps + s.decay_steps > s.steps)
+  if (s.warmup_steps < 0)
+    return bad(fmt::format("schedule: warmup_steps = {} must not be negative", s.warmup_steps));
+  // A run that is shorter than its warm-up ends inside it; a decay must fit.
+  if (s.decay_steps < 0 || (s.decay_steps > 0 && s.warmup_steps + s.decay_steps > s.steps))
     return bad(
         fmt::format("schedule: decay_steps = {} and warmup_steps = {} do not fit into steps = {}",
                     s.decay_steps, s.warmup_steps, s.steps));

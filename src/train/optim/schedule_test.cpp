@@ -61,6 +61,10 @@ TEST(Schedule, RunsShorterThanTheirPhases) {
   EXPECT_EQ(learning_rate(s, 1), 1.0);  // clamped to the last step, which is warm-up
   s.warmup_steps = 0;
   EXPECT_EQ(learning_rate(s, 0), 0.1);
+  s.steps = 5;  // ends inside the warm-up, with the rates a longer run has there
+  s.warmup_steps = 10;
+  EXPECT_TRUE(validate(s).ok());
+  EXPECT_EQ(learning_rate(s, 4), 0.5);
 }
 
 TEST(Schedule, ImpossibleSettingsAreNamed) {
@@ -72,7 +76,7 @@ TEST(Schedule, ImpossibleSettingsAreNamed) {
       {"lr = nan", [](Schedule& s) { s.lr = std::nan(""); }},
       {"min_lr = 2", [](Schedule& s) { s.min_lr = 2; }},
       {"steps = 0", [](Schedule& s) { s.steps = 0; }},
-      {"warmup_steps = 102", [](Schedule& s) { s.warmup_steps = 102; }},
+      {"warmup_steps = -1", [](Schedule& s) { s.warmup_steps = -1; }},
       {"decay_steps = 95", [](Schedule& s) { s.decay_steps = 95; }},
   };
   EXPECT_TRUE(validate(schedule(ScheduleKind::wsd)).ok());

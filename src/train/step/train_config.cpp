@@ -237,7 +237,8 @@ Result<OptimizerSettings> optimizer_settings(const Config& c) {
                     o.decay_steps));
   }
   const int64_t steps = c.integer("train.steps");
-  if (o.warmup_steps + o.decay_steps > steps) {
+  // A run that is shorter than its warm-up ends inside it.
+  if (o.decay_steps > 0 && o.warmup_steps + o.decay_steps > steps) {
     return wrong(
         fmt::format("optimizer.warmup_steps + decay_steps = {} + {} is more than "
                     "train.steps = {}: shorten them or train longer",
