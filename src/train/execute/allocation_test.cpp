@@ -23,7 +23,15 @@ void* operator new(size_t bytes) {
 void* operator new[](size_t bytes) {
   return counted(bytes);
 }
+// std::stable_sort takes its buffer by this one and gives it back by the plain delete.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  return std::malloc(bytes > 0 ? bytes : 1);
+}
 void operator delete(void* p) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, const std::nothrow_t&) noexcept {
   std::free(p);
 }
 void operator delete[](void* p) noexcept {
