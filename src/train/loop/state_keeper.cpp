@@ -45,12 +45,12 @@ struct StateKeeper::CommitOutcome {
 };
 
 StateKeeper::StateKeeper(Seams seams, const Warm& warm, const Model<float>& model, State state,
-                         std::unique_ptr<ShardWriter> writer)
+                         std::future<Result<std::unique_ptr<ShardWriter>>> writer)
     : seams_(seams),
       warm_(warm),
       model_(model),
       state_(std::move(state)),
-      writer_(std::move(writer)) {}
+      coming_writer_(std::move(writer)) {}
 
 StateKeeper::~StateKeeper() {
   join_commit();
@@ -62,7 +62,9 @@ Result<std::unique_ptr<StateKeeper>> StateKeeper::make(Seams seams, const Warm& 
   RingOptions ring;
   ring.buffers = static_cast<size_t>(warm.config.checkpoint.ring_buffers);
   ring.buffer_bytes = static_cast<size_t>(warm.config.checkpoint.ring_buffer_size.count);
-  MUSTER_TRY(auto writer, ShardWriter::make(seams.files, ring).context("checkpoint buffers"));
+  auto writer = std::async(std::launch::async, [&files = seams.files, ring] {
+    return ShardWriter::make(files, ring).context("checkpoint buffers");
+  });
   return std::unique_ptr<StateKeeper>(
       new StateKeeper(seams, warm, model, describe(model, moments), std::move(writer)));
 }
@@ -162,6 +164,14 @@ void StateKeeper::fail(const std::string& why) {
                      {{"reason", why}});
 }
 
+Result<ShardWriter*> StateKeeper::writer() {
+  if (coming_writer_.valid()) {
+    MUSTER_TRY(writer_, coming_writer_.get());
+  }
+  if (writer_ == nullptr) return Error(Code::no_space, "there are no checkpoint buffers");
+  return writer_.get();
+}
+
 Status StateKeeper::begin(const ScalarState& scalars) {
   MUSTER_CHECK(!begun_);
   join_commit();
@@ -196,14 +206,15 @@ Status StateKeeper::begin(const ScalarState& scalars) {
   request.shards = group.world();
   state_.scalars = scalars;
   request.slices = slices_of_shard(state_, request.shard, request.shards);
-  const Status status = writer_->begin(std::move(request));
+  const auto ring = writer();
+  const Status status = ring.ok() ? (*ring)->begin(std::move(request)) : Status(ring.error());
   if (!status.ok()) own_result_ = status.error();
   begun_ = true;
   return {};
 }
 
 void StateKeeper::before_update() {
-  writer_->before_update();
+  if (writer_ != nullptr) writer_->before_update();
 }
 
 bool StateKeeper::ready() {

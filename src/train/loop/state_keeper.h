@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,7 +39,7 @@ class StateKeeper {
     Log& log;
     Communicator& group;
   };
-  // All must outlive the keeper. Errors: no_space for the ring of buffers.
+  // All must outlive the keeper. What goes wrong with the ring of buffers is a failed save.
   static Result<std::unique_ptr<StateKeeper>> make(Seams seams, const Warm& warm,
                                                    Model<float>& model, Moments<float>& moments);
   ~StateKeeper();
@@ -71,7 +72,7 @@ class StateKeeper {
 
  private:
   StateKeeper(Seams seams, const Warm& warm, const Model<float>& model, State state,
-              std::unique_ptr<ShardWriter> writer);
+              std::future<Result<std::unique_ptr<ShardWriter>>> writer);
   Result<std::optional<ScalarState>> load(const std::string& folder);
   Status check_numerics(const Manifest& manifest) const;
   void commit(std::vector<ShardReport> reports);
@@ -82,6 +83,9 @@ class StateKeeper {
   const Warm& warm_;
   const Model<float>& model_;
   State state_;
+  // The ring of buffers is made by a thread while the rank gets ready; joined at the first use.
+  Result<ShardWriter*> writer();
+  std::future<Result<std::unique_ptr<ShardWriter>>> coming_writer_;
   std::unique_ptr<ShardWriter> writer_;
   std::optional<Result<ShardReport>> own_result_;
   bool begun_ = false, failed_ = false;

@@ -102,6 +102,7 @@ class WorkerRun {
  private:
   Status join();
   Status build();
+  Result<std::optional<ValidationResult>> validate_now();
   Status choose_kernels();
   Status record_choices();
   Status restore();
@@ -195,9 +196,22 @@ Status WorkerRun::build() {
   MUSTER_TRY(keeper_,
              StateKeeper::make({seams_.clock, seams_.random, seams_.files, seams_.log, *group_},
                                warm_, *model_, *moments_));
-  MUSTER_TRY(validation_, Validation::make(warm_, config_.eval.sequences));
   pass_.emplace(*model_, std::max(tokens, config_.data.sequence_length));
   return {};
+}
+
+// Read at the first evaluation, not at the start: a restart should compute again soon.
+Result<std::optional<ValidationResult>> WorkerRun::validate_now() {
+  progress_.enter(Phase::eval, std::chrono::minutes{30});
+  const OpenSpan span(writer_, recorder_.intern(trace_name::kEval),
+                      static_cast<uint64_t>(steps_done_));
+  if (!validation_) {
+    MUSTER_TRY(validation_, Validation::make(warm_, config_.eval.sequences));
+  }
+  if (validation_->empty()) return std::optional<ValidationResult>();
+  keeper_->before_update();
+  MUSTER_TRY(const ValidationResult result, validation_->run(*exec_, *pass_, *group_));
+  return std::optional(result);
 }
 
 // Fast mode: a run that goes on starts from its own choices, so that it repeats its bits.
@@ -406,17 +420,12 @@ Status WorkerRun::train() {
     MUSTER_TRY(step(steps_done_ + 1));
     const bool due = config_.eval.every > 0 && steps_done_ % config_.eval.every == 0 &&
                      steps_done_ < config_.train.steps;
-    if (due && !validation_->empty()) {
-      progress_.enter(Phase::eval, std::chrono::minutes{30});
-      const OpenSpan span(writer_, recorder_.intern(trace_name::kEval),
-                          static_cast<uint64_t>(steps_done_));
-      keeper_->before_update();
-      MUSTER_TRY(const ValidationResult result, validation_->run(*exec_, *pass_, *group_));
-      if (coordinator()) {
-        seams_.log.info("validation", {{"step", steps_done_},
-                                       {"loss", result.loss},
-                                       {"bits_per_byte", result.bits_per_byte}});
-      }
+    if (!due) continue;
+    MUSTER_TRY(const auto result, validate_now());
+    if (result && coordinator()) {
+      seams_.log.info("validation", {{"step", steps_done_},
+                                     {"loss", result->loss},
+                                     {"bits_per_byte", result->bits_per_byte}});
     }
   }
   return {};
@@ -425,11 +434,9 @@ Status WorkerRun::train() {
 Status WorkerRun::finish() {
   ValidationResult validation;
   const bool complete = steps_done_ >= config_.train.steps;
-  if (complete && !validation_->empty()) {
-    progress_.enter(Phase::eval, std::chrono::minutes{30});
-    const OpenSpan span(writer_, recorder_.intern(trace_name::kEval),
-                        static_cast<uint64_t>(steps_done_));
-    MUSTER_TRY(validation, validation_->run(*exec_, *pass_, *group_));
+  if (complete) {
+    MUSTER_TRY(const auto result, validate_now());
+    if (result) validation = *result;
   }
   progress_.enter(Phase::ckpt_block, std::chrono::minutes{30});
   {
