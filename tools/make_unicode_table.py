@@ -20,9 +20,7 @@ CLASSES = {1: r"\p{L}", 2: r"\p{N}", 3: r"\s"}
 
 def members(pattern: str, code_points: list[int]) -> set[int]:
     """The code points that `pattern` matches, found by removing them from one string of all."""
-    left = pre_tokenizers.Split(Regex(pattern), "removed").pre_tokenize_str(
-        "".join(map(chr, code_points))
-    )
+    left = pre_tokenizers.Split(Regex(pattern), "removed").pre_tokenize_str("".join(map(chr, code_points)))
     kept = {ord(c) for piece, _ in left for c in piece}
     return set(code_points) - kept
 
@@ -38,26 +36,19 @@ def main() -> None:
     for c in code_points:
         category = unicodedata.category(chr(c))[0]
         if (category == "L" and table[c] != 1) or (category == "N" and table[c] != 2):
-            raise SystemExit(
-                f"U+{c:04X}: category {category} here, class {table[c]} in the reference"
-            )
+            raise SystemExit(f"U+{c:04X}: category {category} here, class {table[c]} in the reference")
 
     blocks: dict[bytes, int] = {}
     index = []
     for start in range(0, 0x110000, BLOCK):
         values = table[start : start + BLOCK]
-        packed = bytes(
-            sum(values[i + j] << (2 * j) for j in range(4)) for i in range(0, BLOCK, 4)
-        )
+        packed = bytes(sum(values[i + j] << (2 * j) for j in range(4)) for i in range(0, BLOCK, 4))
         index.append(blocks.setdefault(packed, len(blocks)))
     if len(blocks) > 256:
         raise SystemExit(f"{len(blocks)} different blocks do not fit a byte")
 
     def rows(values: list[int]) -> str:
-        return "".join(
-            "    " + ", ".join(map(str, values[i : i + 24])) + ",\n"
-            for i in range(0, len(values), 24)
-        )
+        return "".join("    " + ", ".join(map(str, values[i : i + 24])) + ",\n" for i in range(0, len(values), 24))
 
     with open(sys.argv[1], "w") as out:
         out.write(

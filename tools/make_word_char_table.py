@@ -21,14 +21,10 @@ def main() -> None:
     token = tokenizer.token_to_id("zz")
     ranges: list[list[int]] = []
     for start in range(0, 0x110000, STEP):
-        code_points = [
-            c for c in range(start, start + STEP) if not 0xD800 <= c < 0xE000
-        ]
+        code_points = [c for c in range(start, start + STEP) if not 0xD800 <= c < 0xE000]
         text = "".join(f" zz{chr(c)} " for c in code_points)
         encoding = tokenizer.encode(text)
-        matched = {
-            begin for i, (begin, _) in zip(encoding.ids, encoding.offsets) if i == token
-        }
+        matched = {begin for i, (begin, _) in zip(encoding.ids, encoding.offsets, strict=True) if i == token}
         for k, c in enumerate(code_points):
             if 5 * k + 1 in matched:
                 continue
@@ -42,8 +38,7 @@ def main() -> None:
         )
         out.write(f"constexpr Range kWordRanges[{len(ranges)}] = {{\n")
         out.writelines(
-            "    " + " ".join(f"{{{a}, {b}}}," for a, b in ranges[i : i + 6]) + "\n"
-            for i in range(0, len(ranges), 6)
+            "    " + " ".join(f"{{{a}, {b}}}," for a, b in ranges[i : i + 6]) + "\n" for i in range(0, len(ranges), 6)
         )
         out.write("};\n")
 

@@ -20,9 +20,7 @@ MIB = 1 << 20
 
 
 def ours(program: str, *words: str) -> dict:
-    done = subprocess.run(
-        [program, *words], check=True, stdout=subprocess.PIPE, text=True
-    )
+    done = subprocess.run([program, *words], check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout)
 
 
@@ -69,9 +67,7 @@ def make_state(size: int):
     state = {}
     for layer in range(12):
         for kind in ("", "m.", "v."):
-            state[f"{kind}layer{layer}.weight"] = torch.rand(
-                (rows, 1024), generator=generator
-            )
+            state[f"{kind}layer{layer}.weight"] = torch.rand((rows, 1024), generator=generator)
             state[f"{kind}layer{layer}.norm"] = torch.rand((1023,), generator=generator)
     return state
 
@@ -113,19 +109,13 @@ def time_peer(save, state, folder: str) -> float:
     return elapsed
 
 
-def measure_durable(
-    program: str, folder: str, size: int, rounds: int, peers: bool
-) -> dict:
+def measure_durable(program: str, folder: str, size: int, rounds: int, peers: bool) -> dict:
     state = make_state(size) if peers else None
     seconds = {"muster": [], "dd oflag=direct": []}
     pairs, last = [], {}
     for round_number in range(rounds):
         # The two that a bar compares stand next to each other, in turning order.
-        order = (
-            ["muster", "dd oflag=direct"]
-            if round_number % 2 == 0
-            else ["dd oflag=direct", "muster"]
-        )
+        order = ["muster", "dd oflag=direct"] if round_number % 2 == 0 else ["dd oflag=direct", "muster"]
         for name in order:
             if name == "muster":
                 last = ours(program, "save", f"{folder}/ours", str(size))
@@ -135,17 +125,13 @@ def measure_durable(
                 os.remove(f"{folder}/dd")
         pairs.append(seconds["dd oflag=direct"][-1] / seconds["muster"][-1])
         for name, save in PEERS.items() if peers else ():
-            seconds.setdefault(name, []).append(
-                time_peer(save, state, f"{folder}/peer")
-            )
+            seconds.setdefault(name, []).append(time_peer(save, state, f"{folder}/peer"))
     medians = {name: statistics.median(times) for name, times in seconds.items()}
     return {
         "bytes": size,
         "rounds": rounds,
         "seconds": seconds,
-        "gigabytes_per_second": {
-            name: size / median / 1e9 for name, median in medians.items()
-        },
+        "gigabytes_per_second": {name: size / median / 1e9 for name, median in medians.items()},
         "throughput_over_dd": statistics.median(pairs),
         "throughput_over_dd_each_round": pairs,
         "engine": last["engine"],
@@ -176,45 +162,31 @@ def machine() -> dict:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--program", required=True, help=argparse.SUPPRESS)
     parser.add_argument("-o", "--output", default="build/bench/ckpt.json")
-    parser.add_argument(
-        "--dir", default="/var/tmp", help="a folder on the disk to measure (not tmpfs)"
-    )
+    parser.add_argument("--dir", default="/var/tmp", help="a folder on the disk to measure (not tmpfs)")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument(
-        "--bytes", type=int, default=1536 * MIB, help="size of the durable save"
-    )
+    parser.add_argument("--bytes", type=int, default=1536 * MIB, help="size of the durable save")
     parser.add_argument("--wait-rounds", type=int, default=25)
     parser.add_argument("--flips", type=int, default=1000)
     parser.add_argument("--crash-images", type=int, default=20000)
-    parser.add_argument(
-        "--no-peers", action="store_true", help="only the bars: no PyTorch needed"
-    )
+    parser.add_argument("--no-peers", action="store_true", help="only the bars: no PyTorch needed")
     options = parser.parse_args()
 
     folder = tempfile.mkdtemp(prefix="muster-bench-ckpt-", dir=options.dir)
     try:
         report = {"machine": machine()}
-        report["wait"] = ours(
-            options.program, "wait", f"{folder}/wait", str(options.wait_rounds)
-        )
+        report["wait"] = ours(options.program, "wait", f"{folder}/wait", str(options.wait_rounds))
         report["durable"] = measure_durable(
             options.program, folder, options.bytes, options.rounds, not options.no_peers
         )
-        report["flips"] = ours(
-            options.program, "flips", f"{folder}/flips", str(options.flips)
-        )
+        report["flips"] = ours(options.program, "flips", f"{folder}/flips", str(options.flips))
         report["crash"] = ours(options.program, "crash", str(options.crash_images))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
-    wait, durable, flips, crash = (
-        report[key] for key in ("wait", "durable", "flips", "crash")
-    )
+    wait, durable, flips, crash = (report[key] for key in ("wait", "durable", "flips", "crash"))
     bars = [
         (
             "step-thread wait / copy of 64 MiB",
@@ -247,9 +219,7 @@ def main() -> int:
             not crash["failures"],
         ),
     ]
-    report["bars"] = [
-        {"what": w, "value": v, "bar": b, "met": m} for w, v, b, m in bars
-    ]
+    report["bars"] = [{"what": w, "value": v, "bar": b, "met": m} for w, v, b, m in bars]
     os.makedirs(os.path.dirname(os.path.abspath(options.output)), exist_ok=True)
     with open(options.output, "w") as out:
         json.dump(report, out, indent=1)

@@ -55,9 +55,7 @@ def keeper_of(pid: int) -> int:
     raise RuntimeError("no keeper below the supervisor")
 
 
-def trial(
-    command: list[str], number: signal.Signals, to_keeper: bool, environment: dict
-) -> tuple[int, float]:
+def trial(command: list[str], number: signal.Signals, to_keeper: bool, environment: dict) -> tuple[int, float]:
     """Processes left after one second, and the seconds until the last one was gone (or 1)."""
     mark = uuid.uuid4().hex
     job = subprocess.Popen(
@@ -118,16 +116,10 @@ def main() -> int:
     hydra = shutil.which("mpiexec.hydra") or shutil.which("mpiexec.mpich")
     if hydra:
         peer = [hydra, "-n", str(RANKS), "sh", "-c", WORKER]
-        cases += [
-            ("hydra", peer, number, False, {})
-            for number in (signal.SIGKILL, signal.SIGTERM)
-        ]
+        cases += [("hydra", peer, number, False, {}) for number in (signal.SIGKILL, signal.SIGTERM)]
     rows = []
     for name, command, number, to_keeper, environment in cases:
-        trials = [
-            trial(command, number, to_keeper, environment)
-            for _ in range(options.rounds)
-        ]
+        trials = [trial(command, number, to_keeper, environment) for _ in range(options.rounds)]
         rows.append(
             {
                 "launcher": name,
@@ -150,9 +142,7 @@ def main() -> int:
             indent=1,
         )
     print(f"written to {options.output}")
-    return (
-        0 if all(r["left_worst"] == 0 for r in rows if r["launcher"] != "hydra") else 1
-    )
+    return 0 if all(r["left_worst"] == 0 for r in rows if r["launcher"] != "hydra") else 1
 
 
 if __name__ == "__main__":

@@ -52,9 +52,7 @@ def launch(muster: str, hydra: str | None, ranks: int, rounds: int) -> dict:
             samples[name].append(timed(command))
     result = {"ranks": ranks, **{name: summary(s) for name, s in samples.items()}}
     if hydra:
-        result["ratio"] = (
-            result["muster"]["wall_median_s"] / result["hydra"]["wall_median_s"]
-        )
+        result["ratio"] = result["muster"]["wall_median_s"] / result["hydra"]["wall_median_s"]
     return result
 
 
@@ -113,13 +111,9 @@ def logs(
     result = {"ranks": ranks, "lines": lines, "writes": how, "broken_lines": broken}
     for name, s in samples.items():
         result[name] = summary(s)
-        result[name]["bytes_per_s"] = (
-            ranks * lines * 100 / result[name]["wall_median_s"]
-        )
+        result[name]["bytes_per_s"] = ranks * lines * 100 / result[name]["wall_median_s"]
     if hydra:
-        result["rate_ratio"] = (
-            result["muster"]["bytes_per_s"] / result["hydra"]["bytes_per_s"]
-        )
+        result["rate_ratio"] = result["muster"]["bytes_per_s"] / result["hydra"]["bytes_per_s"]
     return result
 
 
@@ -153,13 +147,9 @@ def detection(muster: str, rounds: int) -> dict:
                 "sleep",
                 "1000",
             ]
-            job = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )
+            job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             events = os.path.join(folder, "events.sqlite")
-            rows = wait_for_rows(
-                events, "select payload from event where kind = 'rank.start'", 2
-            )
+            rows = wait_for_rows(events, "select payload from event where kind = 'rank.start'", 2)
             pid = json.loads(rows[1][0])["pid"]
             killed = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
             os.kill(pid, signal.SIGKILL)
@@ -204,8 +194,7 @@ def main() -> int:
         "hydra": version_of([hydra, "--version"]) if hydra else None,
         "launch": launch(muster, hydra, options.ranks, options.rounds),
         "logs": [
-            logs(muster, hydra, writer, 32, 10_000, max(3, options.rounds // 2), how)
-            for how in ("writes", "stdio")
+            logs(muster, hydra, writer, 32, 10_000, max(3, options.rounds // 2), how) for how in ("writes", "stdio")
         ],
         "detection": detection(muster, options.rounds),
         "bars": BARS,
@@ -240,9 +229,7 @@ def main() -> int:
     met &= all(log["broken_lines"]["muster"] == 0 for log in result["logs"])
     if hydra:
         met &= start["ratio"] <= BARS["launch_ratio"]
-        met &= all(
-            log["rate_ratio"] >= BARS["log_rate_ratio"] for log in result["logs"]
-        )
+        met &= all(log["rate_ratio"] >= BARS["log_rate_ratio"] for log in result["logs"])
     return 0 if met else 1
 
 

@@ -71,7 +71,9 @@ def main():
         ratios["peak RSS, muster fast / eager"] = ours["peak_rss"] / table["eager"]["peak_rss"]
         result[model] = {"table": table, "ratios": ratios}
         for name, row in table.items():
-            print(f"{model:5} {name:22} cpu {row['cpu_median_s'] * 1e3:8.1f} ms   rss {row['peak_rss'] / 2**20:7.0f} MiB")
+            print(
+                f"{model:5} {name:22} cpu {row['cpu_median_s'] * 1e3:8.1f} ms   rss {row['peak_rss'] / 2**20:7.0f} MiB"
+            )
         for name, value in ratios.items():
             print(f"{model:5} {name:40} {value:.2f}")
     path = pathlib.Path(options.output)

@@ -32,9 +32,7 @@ def processor() -> str:
 
 
 def measure(command: list, out: pathlib.Path) -> tuple[dict, np.ndarray]:
-    result = subprocess.run(
-        [str(c) for c in command] + [str(out)], check=True, stdout=subprocess.PIPE
-    )
+    result = subprocess.run([str(c) for c in command] + [str(out)], check=True, stdout=subprocess.PIPE)
     return json.loads(result.stdout), np.fromfile(out, "<u4")
 
 
@@ -61,9 +59,7 @@ def compare(
             versions[who] = result.get("version")
     ours, theirs = ids["muster"], ids["tokenizers"]
     common = min(len(ours), len(theirs))
-    different = int((ours[:common] != theirs[:common]).sum()) + abs(
-        len(ours) - len(theirs)
-    )
+    different = int((ours[:common] != theirs[:common]).sum()) + abs(len(ours) - len(theirs))
     median = {who: statistics.median(values) for who, values in seconds.items()}
     row = {
         "vocabulary": name,
@@ -90,18 +86,14 @@ def compare(
 
 def main() -> int:
     bins = pathlib.Path(os.environ.get("MUSTER_BENCH_BIN", ROOT / "build/release/bin"))
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
         "--vocabulary",
         action="append",
         help="gpt2, llama3 or cl100k (repeatable) [gpt2 and llama3]",
     )
-    parser.add_argument(
-        "--text", action="append", choices=list(BARS), help="(repeatable) [all]"
-    )
+    parser.add_argument("--text", action="append", choices=list(BARS), help="(repeatable) [all]")
     parser.add_argument("--no-tiktoken", action="store_true")
     parser.add_argument(
         "--program",
@@ -114,17 +106,11 @@ def main() -> int:
         type=pathlib.Path,
         help="where vocabularies go",
     )
-    parser.add_argument(
-        "-o", "--output", default=ROOT / "build/bench/tokenizer.json", type=pathlib.Path
-    )
+    parser.add_argument("-o", "--output", default=ROOT / "build/bench/tokenizer.json", type=pathlib.Path)
     options = parser.parse_args()
     names = options.vocabulary or ["gpt2", "llama3"]
     paths = vocabularies.prepare(options.cache)
-    all_texts = {
-        k: v
-        for k, v in corpora.all_texts().items()
-        if not options.text or k in options.text
-    }
+    all_texts = {k: v for k, v in corpora.all_texts().items() if not options.text or k in options.text}
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for text, documents in all_texts.items():

@@ -38,9 +38,7 @@ def with_tokenizers(path: str, texts: list[str]):
     encodings = []
     start = time.process_time()
     for at in range(0, len(texts), BATCH):
-        encodings += tokenizer.encode_batch_fast(
-            texts[at : at + BATCH], add_special_tokens=False
-        )
+        encodings += tokenizer.encode_batch_fast(texts[at : at + BATCH], add_special_tokens=False)
     cpu_s = time.process_time() - start
     return cpu_s, [e.ids for e in encodings], tokenizers.__version__
 
@@ -51,10 +49,7 @@ def with_tiktoken(path: str, texts: list[str]):
 
     root = json.loads(pathlib.Path(path).read_text())
     byte_of = {c: b for b, c in vocabularies.byte_alphabet().items()}
-    ranks = {
-        bytes(byte_of[c] for c in token): i
-        for token, i in root["model"]["vocab"].items()
-    }
+    ranks = {bytes(byte_of[c] for c in token): i for token, i in root["model"]["vocab"].items()}
     gpt2 = root["pre_tokenizer"]["type"] == "ByteLevel"
     encoding = tiktoken.Encoding(
         "bench",
@@ -69,9 +64,7 @@ def with_tiktoken(path: str, texts: list[str]):
 
 def main() -> None:
     peer, tokenizer, docs, out = sys.argv[1:]
-    cpu_s, ids, version = {"tokenizers": with_tokenizers, "tiktoken": with_tiktoken}[
-        peer
-    ](tokenizer, documents(docs))
+    cpu_s, ids, version = {"tokenizers": with_tokenizers, "tiktoken": with_tiktoken}[peer](tokenizer, documents(docs))
     flat = np.concatenate([np.array(i, dtype="<u4") for i in ids])
     flat.tofile(out)
     print(json.dumps({"cpu_s": cpu_s, "ids": len(flat), "version": version}))

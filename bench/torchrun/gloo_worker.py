@@ -20,9 +20,7 @@ def process_start() -> float:
 
 
 def note(**fields) -> None:
-    line = (
-        json.dumps({"rank": rank, "attempt": attempt, "began": began, **fields}) + "\n"
-    )
+    line = json.dumps({"rank": rank, "attempt": attempt, "began": began, **fields}) + "\n"
     with open(os.environ["BENCH_LOG"], "a") as log:
         log.write(line)
 
@@ -31,8 +29,8 @@ began = process_start()
 rank = int(os.environ["RANK"])
 attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 
-import torch
-import torch.distributed as dist
+import torch  # noqa: E402  (the moment before the import is measured)
+import torch.distributed as dist  # noqa: E402
 
 kills = int(os.environ["BENCH_KILLS"])
 draw = random.Random(attempt)
@@ -45,9 +43,7 @@ for step in range(30):
         os.kill(os.getpid(), signal.SIGKILL)
     numbers = torch.arange(64, dtype=torch.float32) * (rank + 1) + step
     dist.all_reduce(numbers)
-    ok = ok and torch.equal(
-        numbers, torch.arange(64, dtype=torch.float32) * 3 + 2 * step
-    )
+    ok = ok and torch.equal(numbers, torch.arange(64, dtype=torch.float32) * 3 + 2 * step)
     if step == 0:
         note(computing=time.time())
 note(finished=time.time(), ok=ok)

@@ -105,11 +105,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--peer-kills", type=int, default=3)
     options = parser.parse_args()
-    os.environ["PATH"] = (
-        os.path.dirname(os.path.abspath(sys.executable))
-        + os.pathsep
-        + os.environ["PATH"]
-    )
+    os.environ["PATH"] = os.path.dirname(os.path.abspath(sys.executable)) + os.pathsep + os.environ["PATH"]
     muster = [os.path.abspath(options.muster), "torchrun"]
     peer = [sys.executable, "-m", "torch.distributed.run"]
     result = {
@@ -121,14 +117,10 @@ def main() -> int:
             "muster": start(muster, options.rounds),
             "torchrun": start(peer, max(1, options.rounds // 3)),
         },
-        "restart": {
-            "muster": restarts(muster, options.kills, 60.0 * (options.kills + 1))
-        },
+        "restart": {"muster": restarts(muster, options.kills, 60.0 * (options.kills + 1))},
     }
     if options.peer_kills > 0:
-        result["restart"]["torchrun"] = restarts(
-            peer, options.peer_kills, 60.0 * (options.peer_kills + 1)
-        )
+        result["restart"]["torchrun"] = restarts(peer, options.peer_kills, 60.0 * (options.peer_kills + 1))
     with open(options.output, "w") as file:
         json.dump(result, file, indent=1)
     for name, row in result["start"].items():

@@ -3,8 +3,8 @@
 // removed. Kinds and their payloads are the writer's vocabulary (trace/vocabulary.h).
 //
 // One process appends; any number read. An object is used by one thread at a time and never across
-// a fork. An append is visible to readers when it returns and survives a crash of the process; after
-// a power cut the last ones may be missing, never damaged.
+// a fork. An append is visible to readers when it returns and survives a crash of the process;
+// after a power cut the last ones may be missing, never damaged.
 #pragma once
 
 #include <cstdint>

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "sys/spawner.h"
 #include "sys/owned_fd.h"
+#include "sys/spawner.h"
 
 namespace muster {
 

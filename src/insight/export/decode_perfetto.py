@@ -72,9 +72,7 @@ def main(path):
             instants.append(entry)
         elif e.type == schema.TrackEvent.TYPE_COUNTER:
             field = e.WhichOneof("counter_value_field")
-            counters.append(
-                {"track": track, "time": p.timestamp, "value": getattr(e, field)}
-            )
+            counters.append({"track": track, "time": p.timestamp, "value": getattr(e, field)})
         if e.type in (
             schema.TrackEvent.TYPE_SLICE_BEGIN,
             schema.TrackEvent.TYPE_SLICE_END,
