@@ -184,7 +184,8 @@ std::vector<StoredFile> Reader::files(const Json& object, const char* key) {
     const std::string words = bytes(entry, "crc32c");
     if (words.size() % 4 != 0) fail("checksums of '" + file.name + "' are cut off");
     file.crc32c.resize(words.size() / 4);
-    std::memcpy(file.crc32c.data(), words.data(), file.crc32c.size() * 4);
+    // An empty file has no checksums, and no memory to copy to.
+    if (!words.empty()) std::memcpy(file.crc32c.data(), words.data(), words.size());
     list.push_back(std::move(file));
   }
   return list;
