@@ -34,10 +34,10 @@ Result<Inspection> inspect(World& world, const std::string& file,
   MUSTER_TRY(const Config config, resolve_train_config(world, files, file, sets));
   MUSTER_TRY(const TrainConfig typed, make_train_config(config));
   const std::string cache = cache_folder(world.environment);
-  MUSTER_TRY(const PreparedTokenizer prepared,
-             prepare_tokenizer(files, world.clock, typed, cache, 2));
-  MUSTER_TRY(const SpecialTokens special, special_tokens(prepared.tokenizer, typed.data.fim_rate));
   MUSTER_TRY(const Corpus corpus, Corpus::open(files, corpus_spec(typed.data, cache + "/spool")));
+  MUSTER_TRY(const PreparedTokenizer prepared,
+             prepare_tokenizer(files, world.clock, typed, corpus, cache, 2));
+  MUSTER_TRY(const SpecialTokens special, special_tokens(prepared.tokenizer, typed.data.fim_rate));
   Inspection found;
   found.counts = corpus.counts();
   found.fingerprint = corpus.fingerprint();

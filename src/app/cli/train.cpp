@@ -9,6 +9,7 @@
 #include "app/cli/options.h"
 #include "app/cli/trainer_program.h"
 #include "app/cli/verb.h"
+#include "app/train/open_run.h"
 #include "app/train/prepare_run.h"
 #include "app/train/resolve_config.h"
 #include "app/train/run_report.h"
@@ -20,16 +21,21 @@
 #include "sys/real_spawner.h"
 #include "text/tokenizer_json.h"
 #include "train/loop/injection.h"
+#include "train/loop/warm.h"
+#include "train/loop/worker.h"
 
 namespace muster {
 namespace {
 
 constexpr const char* kFooter =
-    "Exit codes: 0 trained to the end (or to train.stop_after); 1 failed; 2 wrong arguments; 93 "
-    "the trainer gave up because a\n"
-    "  restart would fail again (bad settings or data, steps that are not finite); 124 a worker "
-    "hung; 128 + n stopped by\n"
-    "  signal n. SIGINT or SIGTERM saves a checkpoint and stops; a second one kills at once. "
+    "Exit codes: 0 trained to the end (or to train.stop_after); 1 failed, or settings, corpus or "
+    "run directory were refused;\n"
+    "  2 wrong arguments; 93 the trainer gave up because a restart would fail again (a checkpoint "
+    "of other settings or data,\n"
+    "  steps that are not finite, no room for the last state); 124 a worker hung; 128 + n stopped "
+    "by signal n, or a worker\n"
+    "  died of it and restarts are used up. SIGINT or SIGTERM saves a checkpoint and stops; a "
+    "second one kills at once. "
     "--resume goes on.";
 
 struct Arguments {
@@ -63,11 +69,12 @@ class TrainVerb {
 
  private:
   Status resolve();
-  Status check_directory();
+  Status check_injections() const;
+  void state(const std::string& name, const std::string& value);
   Status prepare();
   Result<JobSpec> job_spec();
   Result<JobReport> supervise(LivePanel& panel);
-  int conclude(const JobReport& job);
+  int conclude(JobReport job);
   FILE* text_out() const { return arguments_.json ? stderr : stdout; }
 
   World& world_;
@@ -99,38 +106,45 @@ Status TrainVerb::resolve() {
   return {};
 }
 
-Status TrainVerb::check_directory() {
-  const bool used = files_.stat(run_->steps()).ok() || files_.stat(run_->checkpoints()).ok();
-  if (used && !arguments_.resume) {
-    return Error(
-        Code::already_exists,
-        fmt::format("{} holds a run already; add --resume to go on with it, or choose another "
-                    "--run-dir",
-                    run_->root()));
-  }
-  if (!used && arguments_.resume) {
-    return Error(Code::not_found,
-                 fmt::format("{} holds no run to resume; check --run-dir", run_->root()));
+// Before anything is written: an injection that cannot be meant is a wrong argument.
+Status TrainVerb::check_injections() const {
+  for (const std::string& text : arguments_.injections) {
+    MUSTER_TRY(const Injection injection, parse_injection(text));
+    if (injection.rank.value >= typed_->run.workers) {
+      return Error(Code::invalid_argument, fmt::format("--inject {}: there are ranks 0 to {} only",
+                                                       text, typed_->run.workers - 1));
+    }
   }
   return {};
 }
 
+void TrainVerb::state(const std::string& name, const std::string& value) {
+  facts_.push_back({name, value});
+  fmt::print(stderr, "{}: {}\n", name, value);
+}
+
 Status TrainVerb::prepare() {
   MUSTER_TRY(lock_, run_->lock(files_));
-  MUSTER_TRY(check_directory());
+  MUSTER_TRY(check_run_directory(files_, *run_, arguments_.resume));
+  if (arguments_.resume) {
+    MUSTER_TRY(const auto changes, changed_settings(files_, *run_, *config_));
+    for (const std::string& change : changes) state("changed setting", change);
+  }
+  MUSTER_TRY(
+      const Corpus corpus,
+      Corpus::open(files_, corpus_spec(typed_->data, cache_folder(world_.environment) + "/spool")));
+  state("corpus", corpus_text(corpus));
   const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   if (!arguments_.resume || !files_.stat(run_->tokenizer()).ok()) {
     MUSTER_TRY(const PreparedTokenizer prepared,
-               prepare_tokenizer(files_, world_.clock, *typed_, cache_folder(world_.environment),
-                                 threads));
+               prepare_tokenizer(files_, world_.clock, *typed_, corpus,
+                                 cache_folder(world_.environment), threads));
     MUSTER_TRY(
         write_file_durably(files_, run_->tokenizer(), tokenizer_to_json(prepared.tokenizer)));
-    facts_.push_back(
-        {"tokenizer",
-         fmt::format("{} tokens, {}", prepared.tokenizer.vocabulary_size(), prepared.how)});
-    fmt::print(stderr, "tokenizer: {} tokens, {}\n", prepared.tokenizer.vocabulary_size(),
-               prepared.how);
+    state("tokenizer",
+          fmt::format("{} tokens, {}", prepared.tokenizer.vocabulary_size(), prepared.how));
   }
+  MUSTER_TRY(set_aside_job_before(files_, *run_));
   return write_settings(files_, *run_, *config_);
 }
 
@@ -147,14 +161,8 @@ Result<JobSpec> TrainVerb::job_spec() {
   }
   spec.template_command = {trainer, "template", "--run-dir", run_->root()};
   spec.command = {trainer, "worker", "--run-dir", run_->root()};
-  for (const std::string& text : arguments_.injections) {
-    MUSTER_TRY(const Injection injection, parse_injection(text));
-    if (injection.rank.value >= spec.ranks) {
-      return Error(Code::invalid_argument,
-                   fmt::format("--inject {}: there are ranks 0 to {} only", text, spec.ranks - 1));
-    }
+  for (const std::string& text : arguments_.injections)
     spec.command.insert(spec.command.end(), {"--inject", text});
-  }
   spec.environment = world_.environment;
   spec.environment["OMP_NUM_THREADS"] = std::to_string(typed_->train.threads);
   spec.restart.scope = typed_->run.max_restarts > 0 ? RestartScope::group : RestartScope::never;
@@ -163,7 +171,12 @@ Result<JobSpec> TrainVerb::job_spec() {
   spec.stop.fail_signal = SIGKILL;
   spec.stop.stop_grace = std::chrono::minutes{5};
   spec.hang.enabled = true;
-  if (typed_->train.hang_timeout.count() > 0) spec.hang.least = typed_->train.hang_timeout;
+  if (const Nanos timeout = typed_->train.hang_timeout; timeout.count() > 0) {
+    spec.hang.least = timeout;
+    // A time-out that was asked for holds before any step time is known too, but a start may be
+    // slow on a busy machine.
+    spec.hang.start_limit = std::max<Nanos>(timeout, std::chrono::seconds{10});
+  }
   spec.logs.terminal = false;
   spec.logs.directory = run_->logs();
   spec.trace.emplace();
@@ -186,7 +199,8 @@ Result<JobReport> TrainVerb::supervise(LivePanel& panel) {
   return report;
 }
 
-int TrainVerb::conclude(const JobReport& job) {
+int TrainVerb::conclude(JobReport job) {
+  job.exit_code = train_exit_code(files_, *run_, job);
   RunFacts facts{*run_,     stem(arguments_.config), job, setting_origins(*config_), facts_,
                  problems_, typed_->run.workers};
   const RunSummary summary = summarize_run(files_, facts);
@@ -207,8 +221,10 @@ int TrainVerb::conclude(const JobReport& job) {
   fmt::print(out, "report: {} and {}\n", run_->report_html(), run_->report_markdown());
   if (job.exit_code != 0) {
     if (job.first_cause) fmt::print(stderr, "muster train: {}\n", job.first_cause->to_string());
-    fmt::print(stderr, "muster train: {}; logs in {}; go on with --resume --run-dir {}\n",
-               job.verdict, run_->logs(), run_->root());
+    fmt::print(stderr, "muster train: {}; logs in {}; {} with --resume --run-dir {}\n", job.verdict,
+               run_->logs(),
+               job.exit_code == kExitNoRestart ? "mend the cause, then go on" : "go on",
+               run_->root());
   }
   if (arguments_.json) fmt::print("{}\n", summary.json.dump());
   return job.exit_code;
@@ -216,11 +232,12 @@ int TrainVerb::conclude(const JobReport& job) {
 
 Result<int> TrainVerb::run() {
   MUSTER_TRY(resolve());
+  MUSTER_TRY(check_injections());
   MUSTER_TRY(prepare());
   LivePanel panel(world_.clock, arguments_.json ? STDERR_FILENO : STDOUT_FILENO,
                   std::chrono::seconds{5}, 10);
-  MUSTER_TRY(const JobReport job, supervise(panel));
-  return conclude(job);
+  MUSTER_TRY(JobReport job, supervise(panel));
+  return conclude(std::move(job));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "data/corpus.h"
 #include "sys/files.h"
 #include "text/tokenizer.h"
 #include "train/loop/run_directory.h"
@@ -24,8 +25,11 @@ struct PreparedTokenizer {
   std::string how;  // "trained in 3.2 s", "cached", "bytes", "read from x.json"
 };
 Result<PreparedTokenizer> prepare_tokenizer(Files& files, const Clock& clock,
-                                            const TrainConfig& config,
+                                            const TrainConfig& config, const Corpus& corpus,
                                             const std::string& cache_folder, int threads);
+
+// "38 documents, 10 KiB; 2 held out; skipped 1 not UTF-8; fingerprint …"
+std::string corpus_text(const Corpus& corpus);
 
 // $MUSTER_CACHE, else $XDG_CACHE_HOME/muster, else ~/.cache/muster.
 std::string cache_folder(const std::map<std::string, std::string>& environment);

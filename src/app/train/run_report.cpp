@@ -1,10 +1,13 @@
 #include "app/train/run_report.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <ctime>
 
+#include "ckpt/scan.h"
+#include "runtime/supervise/blame.h"
 #include "store/event_log.h"
 #include "sys/real_files.h"
 #include "trace/segment.h"
@@ -50,6 +53,14 @@ nlohmann::ordered_json or_null(const std::optional<T>& value) {
 }
 
 }  // namespace
+
+int train_exit_code(Files& files, const RunDirectory& run, const JobReport& job) {
+  if (job.exit_code != 0 || read_result(files, run).value("complete", false)) return job.exit_code;
+  for (const int signal : {SIGINT, SIGTERM}) {
+    if (job.verdict == "stopped by " + signal_name(signal)) return 128 + signal;
+  }
+  return job.exit_code;
+}
 
 RunSummary summarize_run(Files& files, const RunFacts& facts) {
   RunSummary summary;
@@ -119,8 +130,15 @@ RunSummary summarize_run(Files& files, const RunFacts& facts) {
   json["mfu"] = report.mfu ? nlohmann::ordered_json{{"label", report.mfu->label},
                                                     {"value", report.mfu->value}}
                            : nlohmann::ordered_json(nullptr);
+  json["skipped_steps"] =
+      std::count_if(steps.begin(), steps.end(), [](const StepRecord& r) { return r.skipped; });
   json["restarts"] = facts.job.restarts;
-  json["checkpoint"] = result.value("checkpoint", "");
+  std::string checkpoint = result.value("checkpoint", "");
+  if (checkpoint.empty()) {
+    const auto newest = newest_whole_checkpoint(files, facts.run.checkpoints());
+    if (newest.ok()) checkpoint = newest->folder;
+  }
+  json["checkpoint"] = checkpoint;
   json["digest"] = result.value("digest", "");
   json["exit_code"] = facts.job.exit_code;
   json["ledger"] = ledger_json(report.ledger);

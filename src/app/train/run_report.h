@@ -29,6 +29,10 @@ struct RunSummary {
   nlohmann::ordered_json json;
 };
 
+// The job's exit code; 128 + n when signal n ended the run before its last step, although its
+// workers saved their state and left as told.
+int train_exit_code(Files& files, const RunDirectory& run, const JobReport& job);
+
 // Reads step log, event log, traces and result.json. What cannot be read is a problem in the
 // report, not an error.
 RunSummary summarize_run(Files& files, const RunFacts& facts);

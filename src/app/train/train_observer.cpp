@@ -57,6 +57,13 @@ void TrainObserver::worker_started(const WorkerView& worker) {
     else
       problems_.push_back(segment.error().to_string());
   }
+  if (worker.rank.value == 0) {
+    follow_warnings();
+    worker_log_ = fmt::format("{}/attempt_{}/0/stderr.log", run_.logs(), worker.attempt.value);
+    const auto stat = files_.stat(worker_log_);
+    worker_log_offset_ = stat.ok() ? stat->size : 0;  // an earlier job's lines are not news
+    worker_log_rest_.clear();
+  }
   ranks_.erase(worker.rank.value);
   ranks_.emplace(worker.rank.value, std::move(watched));
 }
@@ -86,17 +93,39 @@ RestartDecision TrainObserver::before_restart(const Cause&, RestartScope, Attemp
   return {};
 }
 
-void TrainObserver::follow_step_log() {
-  auto file = files_.open(run_.steps(), {OpenMode::read, false});
-  if (!file.ok()) return;  // no step yet
+// Appends what `path` has behind `offset`; nothing while the file is not there.
+static void read_on(Files& files, const std::string& path, int64_t& offset, std::string& text) {
+  auto file = files.open(path, {OpenMode::read, false});
+  if (!file.ok()) return;
   std::string piece(1 << 16, '\0');
   for (;;) {
-    const auto got = files_.read_at(*file, std::as_writable_bytes(std::span(piece)), log_offset_);
+    const auto got = files.read_at(*file, std::as_writable_bytes(std::span(piece)), offset);
     if (!got.ok() || *got == 0) break;
-    log_offset_ += static_cast<int64_t>(*got);
-    log_rest_.append(piece, 0, *got);
+    offset += static_cast<int64_t>(*got);
+    text.append(piece, 0, *got);
   }
-  static_cast<void>(files_.close(*file).ok());
+  static_cast<void>(files.close(*file).ok());
+}
+
+// What rank 0 warns of (a damaged checkpoint passed over, a save that failed, a step that was
+// skipped) concerns the operator, who does not read log files while all is well.
+void TrainObserver::follow_warnings() {
+  if (worker_log_.empty()) return;
+  read_on(files_, worker_log_, worker_log_offset_, worker_log_rest_);
+  size_t begin = 0;
+  for (size_t end; (end = worker_log_rest_.find('\n', begin)) != std::string::npos;
+       begin = end + 1) {
+    const std::string line = worker_log_rest_.substr(begin, end - begin);
+    const size_t level = line.find(" warning ");
+    if (level == std::string::npos || problems_.size() >= 20) continue;
+    problems_.push_back("rank 0: " + line.substr(level + 9));
+    panel_.message("warning: " + problems_.back());
+  }
+  worker_log_rest_.erase(0, begin);
+}
+
+void TrainObserver::follow_step_log() {
+  read_on(files_, run_.steps(), log_offset_, log_rest_);
   size_t begin = 0;
   for (size_t end; (end = log_rest_.find('\n', begin)) != std::string::npos; begin = end + 1) {
     auto record = parse_step_line(std::string_view(log_rest_).substr(begin, end - begin));
@@ -196,6 +225,7 @@ void TrainObserver::ticked(std::span<const WorkerView>) {
     last_drain_ = clock_.now();
   }
   follow_step_log();
+  follow_warnings();
   panel_.show(panel_state());
 }
 
@@ -203,6 +233,7 @@ void TrainObserver::finish() {
   follow_checkpoints();
   for (auto& [rank, watched] : ranks_) drain(watched);
   follow_step_log();
+  follow_warnings();
   panel_.finish(panel_state());
 }
 

@@ -55,6 +55,7 @@ class TrainObserver final : public JobObserver {
   };
   void drain(Watched& watched);
   void follow_step_log();
+  void follow_warnings();
   PanelState panel_state() const;
   void note(std::string event);
   void follow_checkpoints();
@@ -69,6 +70,9 @@ class TrainObserver final : public JobObserver {
   const Nanos launched_;
   Nanos last_drain_{0};
   std::map<int32_t, Watched> ranks_;
+  std::string worker_log_;  // rank 0's standard error in this attempt; empty before
+  int64_t worker_log_offset_ = 0;
+  std::string worker_log_rest_;
   int64_t log_offset_ = 0;
   std::string log_rest_;                      // an unfinished line
   std::map<int64_t, StepRecord> steps_done_;  // the last record of each step

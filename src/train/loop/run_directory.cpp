@@ -4,6 +4,10 @@
 
 namespace muster {
 
+std::string RunDirectory::trace_before(int number) const {
+  return fmt::format("{}.before-{}", trace_folder(), number);
+}
+
 std::string RunDirectory::trace_segment(int32_t attempt, int32_t rank) const {
   return fmt::format("{}/attempt-{}/rank-{}.seg", trace_folder(), attempt, rank);
 }

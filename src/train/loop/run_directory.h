@@ -4,6 +4,7 @@
 //   config.toml        resolved settings           config-origins.json   where each value came from
 //   tokenizer.json     the vocabulary of the run   steps.jsonl           one line a step
 //   (step_log.h) events.sqlite      event log (store)           trace/attempt-A/rank-R.seg
+//   trace.before-N/    trace of the Nth job, moved aside when the run was resumed
 //   logs/attempt_A/…   output of the workers       checkpoints/step-…    (ckpt)
 //   result.json        what rank 0 found at the end
 //   gemm-choices-rank-R.txt  fast mode           report.md, report.html
@@ -34,6 +35,7 @@ class RunDirectory {
   std::string report_markdown() const { return root_ + "/report.md"; }
   std::string report_html() const { return root_ + "/report.html"; }
   std::string trace_folder() const { return root_ + "/trace"; }
+  std::string trace_before(int number) const;  // of earlier jobs in this folder, 1 the first
   std::string trace_segment(int32_t attempt, int32_t rank) const;
   std::string gemm_choices(int32_t rank) const;  // fast mode: vendor or own, per shape
   std::string injection_mark(size_t index) const;

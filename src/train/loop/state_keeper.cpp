@@ -84,6 +84,9 @@ Status StateKeeper::check_numerics(const Manifest& manifest) const {
   const int64_t micro_batches = warm_.config.batch.micro_batches_per_step;
   if (n.micro_batches != micro_batches)
     return differs("batch.micro_batches_per_step", n.micro_batches, micro_batches);
+  const auto seed = static_cast<uint64_t>(warm_.config.train.seed);
+  if (manifest.scalars.rng_seed != seed)
+    return differs("train.seed", manifest.scalars.rng_seed, seed);
   const std::string tokenizer = warm_.tokenizer.fingerprint().hex();
   if (manifest.tokenizer != tokenizer) {
     return Error(Code::invalid_argument,
@@ -160,6 +163,7 @@ Result<std::optional<ScalarState>> StateKeeper::restore() {
 
 void StateKeeper::fail(const std::string& why) {
   failed_ = true;
+  failure_ = why;
   seams_.log.warning("a checkpoint could not be saved; the run goes on and tries again",
                      {{"reason", why}});
 }
@@ -256,6 +260,7 @@ Status StateKeeper::finish() {
                            {{"error", removed.error().to_string()}});
     }
     failed_ = true;
+    failure_ = failure;
     return {};
   }
   if (coordinator) commit(std::move(reports));

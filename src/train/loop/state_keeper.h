@@ -64,6 +64,8 @@ class StateKeeper {
   Status drain();
   // The last save failed (here or in rank 0's commit). Agree on it before acting.
   bool wants_retry();
+  // Why the last save failed, as far as this rank knows.
+  const std::string& failure() const { return failure_; }
 
   // The folder of the newest checkpoint that rank 0 committed or restored; empty elsewhere and
   // before.
@@ -89,6 +91,7 @@ class StateKeeper {
   std::unique_ptr<ShardWriter> writer_;
   std::optional<Result<ShardReport>> own_result_;
   bool begun_ = false, failed_ = false;
+  std::string failure_;
   std::string folder_, uuid_, parent_uuid_;
   ScalarState saving_;
 

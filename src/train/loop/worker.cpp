@@ -142,7 +142,7 @@ class WorkerRun {
   std::vector<std::string> bad_batches_;
   LoaderCursor cursor_;
   double last_loss_ = NAN;
-  bool stopping_ = false;
+  bool stopping_ = false, last_state_lost_ = false;
   int save_attempts_ = 0;
 };
 
@@ -243,6 +243,13 @@ Status WorkerRun::restore() {
     steps_done_ = found->schedule_step;
     saved_step_ = steps_done_;
     updates_done_ = found->step;
+    if (steps_done_ > config_.train.steps) {
+      return Error(
+          Code::invalid_argument,
+          fmt::format("the newest checkpoint is at step {}, beyond train.steps = {}; raise "
+                      "--steps, or remove the newer checkpoints from {}",
+                      steps_done_, config_.train.steps, warm_.run.checkpoints()));
+    }
     MUSTER_TRY(cursor_, LoaderCursor::from_text(found->loader_cursor));
     for (const Scalar& scalar : found->others) {
       if (scalar.name == "tokens") tokens_done_ = static_cast<int64_t>(scalar.bits);
@@ -364,8 +371,8 @@ Status WorkerRun::step(int64_t number) {
   last_loss_ = report.loss;
   const std::string first =
       batch.micro_batches.empty() ? std::string() : batch.micro_batches[0].first_sequence;
-  cursor_ = std::move(batch.next);
-  MUSTER_TRY(check_bad_steps(report, batch, number));
+  cursor_ = batch.next;
+  const Status bad = check_bad_steps(report, batch, number);
 
   // What all ranks must agree on before the next step, in one sum: FLOPs of the step, who was asked
   // to stop, whose save still runs, whose save failed.
@@ -382,7 +389,10 @@ Status WorkerRun::step(int64_t number) {
   const bool due = config_.checkpoint.every > 0 && number % config_.checkpoint.every == 0;
   const bool last = number == config_.train.steps || stopping_;
   const bool retry = agreed[3] > 0 && save_attempts_ < 3;
-  if ((due || last || retry || agreed[4] > 0) && !keeper_->in_flight()) {
+  // A skipped step changed nothing that is worth keeping, and what made it fail may be in the
+  // state.
+  const bool sound = bad_steps_ == 0;
+  if ((due || last || retry || agreed[4] > 0) && sound && !keeper_->in_flight()) {
     save_attempts_ = retry ? save_attempts_ + 1 : 0;
     const Nanos from = seams_.clock.now();
     const Span span(writer_, recorder_.intern(trace_name::kCkptExposed),
@@ -412,7 +422,7 @@ Status WorkerRun::step(int64_t number) {
     record.batches = first;
     MUSTER_TRY(log_->append(record));
   }
-  return {};
+  return bad;  // the step that ends the run is in the log too
 }
 
 Status WorkerRun::train() {
@@ -450,6 +460,9 @@ Status WorkerRun::finish() {
     if (failed[0] > 0 || saved_step_ != steps_done_) {
       MUSTER_TRY(keeper_->begin(scalars()));
       MUSTER_TRY(keeper_->drain());
+      failed[0] = keeper_->wants_retry() ? 1 : 0;
+      MUSTER_TRY(group_->all_reduce(std::span(failed), ReduceOp::sum).wait());
+      last_state_lost_ = failed[0] > 0;
     }
   }
   const Hash128 digest = keeper_->digest(scalars());
@@ -505,6 +518,14 @@ Status WorkerRun::finish() {
     MUSTER_TRY(log_->close());
   }
   MUSTER_TRY(group_->barrier().wait());
+  if (last_state_lost_) {
+    seams_.log.error("the last state could not be saved",
+                     {{"step", steps_done_},
+                      {"reason", keeper_->failure()},
+                      {"remedy",
+                       "make room or mend the disk; --resume repeats the steps since the "
+                       "newest checkpoint"}});
+  }
   progress_.enter(Phase::finished, std::chrono::minutes{1});
   return {};
 }
@@ -515,7 +536,7 @@ Result<int> WorkerRun::run() {
   MUSTER_TRY(restore());
   MUSTER_TRY(train());
   MUSTER_TRY(finish());
-  return 0;
+  return last_state_lost_ ? kExitNoRestart : 0;
 }
 
 }  // namespace

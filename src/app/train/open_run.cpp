@@ -1,0 +1,72 @@
+#include "app/train/open_run.h"
+
+#include <fmt/format.h>
+
+#include "app/cli/read_config.h"
+#include "train/step/train_config.h"
+
+namespace muster {
+
+Status check_run_directory(Files& files, const RunDirectory& run, bool resume) {
+  const bool used = files.stat(run.steps()).ok() || files.stat(run.checkpoints()).ok();
+  if (used && !resume) {
+    return Error(
+        Code::already_exists,
+        fmt::format("{} holds a run already; add --resume to go on with it, or choose another "
+                    "--run-dir",
+                    run.root()));
+  }
+  if (!used && resume) {
+    return Error(Code::not_found,
+                 fmt::format("{} holds no run to resume; check --run-dir", run.root()));
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> changed_settings(Files& files, const RunDirectory& run,
+                                                  const Config& config) {
+  std::vector<std::string> changes;
+  const auto text = read_file(files, run.config());
+  if (!text.ok()) return changes;
+  Config::Sources sources;
+  sources.file_name = run.config();
+  sources.file_text = *text;
+  const auto before = Config::resolve(train_schema(), sources);
+  if (!before.ok()) return changes;  // of another version; the checkpoint is checked all the same
+  for (const auto& [key, entry] : config.entries()) {
+    const auto then = before->entries().find(key);
+    if (then == before->entries().end() || then->second.value == entry.value) continue;
+    const Setting& setting = *train_schema().find(key);
+    const std::string old_text = shown_value(setting, then->second.value);
+    const std::string new_text = shown_value(setting, entry.value);
+    if (key == "data.tokenizer" || key == "data.vocabulary") {
+      return Error(Code::invalid_argument,
+                   fmt::format("{} = {}, but the tokenizer of {} was made with {}; keep that, or "
+                               "start a new run",
+                               key, new_text, run.root(), old_text));
+    }
+    changes.push_back(fmt::format("{}: {} -> {}", key, old_text, new_text));
+  }
+  return changes;
+}
+
+static Status remove_if_there(Files& files, const std::string& path) {
+  const Status removed = files.remove(path);
+  if (!removed.ok() && removed.error().code() != Code::not_found) return removed;
+  return {};
+}
+
+Status set_aside_job_before(Files& files, const RunDirectory& run) {
+  if (files.stat(run.trace_folder()).ok()) {
+    int number = 1;
+    while (files.stat(run.trace_before(number)).ok()) ++number;
+    MUSTER_TRY(files.rename(run.trace_folder(), run.trace_before(number))
+                   .context("keep the trace of the job before"));
+  }
+  MUSTER_TRY(remove_if_there(files, run.result()));
+  for (size_t i = 0; files.stat(run.injection_mark(i)).ok(); ++i)
+    MUSTER_TRY(remove_if_there(files, run.injection_mark(i)));
+  return {};
+}
+
+}  // namespace muster
