@@ -185,7 +185,7 @@ std::vector<StoredFile> Reader::files(const Json& object, const char* key) {
     if (words.size() % 4 != 0) fail("checksums of '" + file.name + "' are cut off");
     file.crc32c.resize(words.size() / 4);
     // An empty file has no checksums, and no memory to copy to.
-    if (!words.empty()) std::memcpy(file.crc32c.data(), words.data(), words.size());
+    if (!file.crc32c.empty()) std::memcpy(file.crc32c.data(), words.data(), file.crc32c.size() * 4);
     list.push_back(std::move(file));
   }
   return list;
