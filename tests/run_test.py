@@ -96,17 +96,11 @@ class Run(unittest.TestCase):
 
     def test_labels_and_log_files(self):
         with tempfile.TemporaryDirectory() as folder:
-            done = muster.run(
-                "run", "-n", 2, "--log-dir", folder, "--", "sh", "-c", "echo I am $RANK"
-            )
-            self.assertEqual(
-                sorted(done.stdout.splitlines()), ["[0] I am 0", "[1] I am 1"]
-            )
+            done = muster.run("run", "-n", 2, "--log-dir", folder, "--", "sh", "-c", "echo I am $RANK")
+            self.assertEqual(sorted(done.stdout.splitlines()), ["[0] I am 0", "[1] I am 1"])
             log = pathlib.Path(folder, "attempt_0", "1", "stdout.log")
             self.assertEqual(log.read_text(), "I am 1\n")
-            quiet = muster.run(
-                "run", "-n", 2, "-q", "--log-dir", folder, "--", "echo", "x"
-            )
+            quiet = muster.run("run", "-n", 2, "-q", "--log-dir", folder, "--", "echo", "x")
             self.assertEqual(quiet.stdout, "")
 
     def test_restart_scopes(self):
@@ -163,22 +157,16 @@ class Run(unittest.TestCase):
                         "MARK": mark,
                         "MUSTER_DISABLE": disabled,
                     }
-                    running = job(
-                        "run", "-n", "2", "--", "sh", "-c", family, env=environment
-                    )
+                    running = job("run", "-n", "2", "--", "sh", "-c", family, env=environment)
                     # The launcher, its keeper, and for each rank two shells and three sleeps.
-                    self.assertTrue(
-                        wait_until(lambda m=mark: len(marked(m)) >= 2 + 2 * 5)
-                    )
+                    self.assertTrue(wait_until(lambda m=mark: len(marked(m)) >= 2 + 2 * 5))
                     running.send_signal(number)
                     running.communicate(timeout=60)
                     self.assertEqual(
                         running.returncode,
                         -9 if number == signal.SIGKILL else 128 + number,
                     )
-                    self.assertTrue(
-                        wait_until(lambda m=mark: not marked(m)), marked(mark)
-                    )
+                    self.assertTrue(wait_until(lambda m=mark: not marked(m)), marked(mark))
 
     def test_a_second_signal_kills_at_once(self):
         slow = job(
@@ -215,23 +203,17 @@ class Torchrun(unittest.TestCase):
                 "3",
                 "--no-python",
             ]
-            done = muster.run(
-                "torchrun", *flags, "sh", "-c", script, "sh", "got-${local_rank}"
-            )
+            done = muster.run("torchrun", *flags, "sh", "-c", script, "sh", "got-${local_rank}")
             self.assertEqual(
                 sorted(done.stdout.splitlines()),
                 ["[default0]:0 0 2 3 True got-0", "[default1]:1 1 2 3 True got-1"],
             )
             logs = list(pathlib.Path(folder).glob("*/attempt_0/1/stdout.log"))
-            self.assertEqual(
-                [log.read_text() for log in logs], ["1 1 2 3 True got-1\n"]
-            )
+            self.assertEqual([log.read_text() for log in logs], ["1 1 2 3 True got-1\n"])
 
     def test_the_exit_code_is_that_of_the_first_cause(self):
         for script, code in (("exit 7", 7), ("kill -9 $$", 137)):
-            done = muster.run(
-                "torchrun", "--no-python", "sh", "-c", script, check=False
-            )
+            done = muster.run("torchrun", "--no-python", "sh", "-c", script, check=False)
             self.assertEqual(done.returncode, code)
 
     def test_a_port_in_use_is_named(self):
@@ -241,9 +223,7 @@ class Torchrun(unittest.TestCase):
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             port = taken.getsockname()[1]
-            done = muster.run(
-                "torchrun", "--master-port", port, "--no-python", "true", check=False
-            )
+            done = muster.run("torchrun", "--master-port", port, "--no-python", "true", check=False)
             self.assertEqual(done.returncode, 1)
             self.assertIn(str(port), done.stderr)
 
@@ -254,9 +234,7 @@ class Torchrun(unittest.TestCase):
             ["--nproc-per-node", "0", "--no-python", "true"],
         ):
             with self.subTest(flags=flags):
-                self.assertEqual(
-                    muster.run("torchrun", *flags, check=False).returncode, 2
-                )
+                self.assertEqual(muster.run("torchrun", *flags, check=False).returncode, 2)
 
 
 if __name__ == "__main__":

@@ -36,9 +36,7 @@ def encode(tokenizer: str, documents: str, out: str, *words: str) -> None:
     reference = Tokenizer.from_file(tokenizer)
     reference.encode_special_tokens = "recognise" not in words
     texts = [d.decode("utf-8", "replace") for d in records(documents)]
-    encodings = [
-        reference.encode(text, add_special_tokens="around" in words) for text in texts
-    ]
+    encodings = [reference.encode(text, add_special_tokens="around" in words) for text in texts]
     write(out, [struct.pack(f"<{len(e.ids)}I", *e.ids) for e in encodings])
 
 
@@ -79,6 +77,4 @@ def classes(out: str) -> None:
 
 
 if __name__ == "__main__":
-    {"encode": encode, "decode": decode, "train": train, "classes": classes}[
-        sys.argv[1]
-    ](*sys.argv[2:])
+    {"encode": encode, "decode": decode, "train": train, "classes": classes}[sys.argv[1]](*sys.argv[2:])

@@ -21,11 +21,7 @@ def run(folder: str) -> None:
         output_loading_info=True,
     )
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        names = [
-            n
-            for n in info[kind]
-            if n != "lm_head.weight" or not model.config.tie_word_embeddings
-        ]
+        names = [n for n in info[kind] if n != "lm_head.weight" or not model.config.tie_word_embeddings]
         if names:
             sys.exit(f"{folder}: {kind}: {names}")
     model.eval()
