@@ -122,9 +122,16 @@ Result<std::optional<ScalarState>> StateKeeper::restore() {
   MUSTER_TRY(group.barrier().wait());
   auto scan = scan_checkpoints(seams_.files, checkpoints, Depth::quick);
   std::vector<FoundCheckpoint> usable;
-  if (scan.ok())
+  if (scan.ok()) {
     usable = scan->valid;
-  else
+    for (const BadFolder& bad : scan->invalid) {
+      // An open folder is a save that a crash cut off: nothing that was ever promised.
+      if (group.rank().value == 0 && !bad.folder.ends_with(kOpenSuffix))
+        seams_.log.warning(
+            "a checkpoint is damaged and passed over",
+            {{"folder", bad.folder}, {"error", fmt::format("{}", fmt::join(bad.problems, "; "))}});
+    }
+  } else
     seams_.log.warning("checkpoints could not be listed", {{"error", scan.error().to_string()}});
 
   for (;;) {

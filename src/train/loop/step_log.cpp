@@ -72,6 +72,7 @@ std::vector<StepRecord> parse_step_log(std::string_view text, int64_t* skipped_l
     const size_t end = text.find('\n');
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    if (line.empty()) continue;  // the end of a torn line
     auto record = end == std::string_view::npos ? Result<StepRecord>(Error(Code::corrupt, "torn"))
                                                 : parse_step_line(line);
     if (record.ok())
@@ -87,16 +88,33 @@ std::vector<StepRecord> parse_step_log(std::string_view text, int64_t* skipped_l
 Result<StepLog> StepLog::open(Files& files, const std::string& path) {
   MUSTER_TRY(const FileHandle file,
              files.open(path, {OpenMode::append, false}).context("step log"));
-  return StepLog(files, file);
+  StepLog log(files, file);
+  MUSTER_TRY(const std::string before, read_file(files, path).context("step log"));
+  if (!before.empty() && before.back() != '\n') log.waiting_ = "\n";
+  return log;
 }
 
 Status StepLog::append(const StepRecord& record) {
-  const std::string line = step_line(record) + "\n";
-  return files_->append(file_, std::as_bytes(std::span(line))).context("step log");
+  waiting_ += step_line(record) + "\n";
+  return write();
+}
+
+Status StepLog::write() {
+  if (waiting_.empty()) return {};
+  const Status written = files_->append(file_, std::as_bytes(std::span(waiting_)));
+  if (written.ok()) {
+    waiting_.clear();
+    return {};
+  }
+  // Part of it may be in the file; a step that is there twice counts once.
+  if (waiting_.front() != '\n') waiting_.insert(0, "\n");
+  return Error(written.error()).context("step log");
 }
 
 Status StepLog::close() {
-  return files_->close(file_);
+  const Status written = write();
+  const Status closed = files_->close(file_);
+  return written.ok() ? closed : written;
 }
 
 }  // namespace muster

@@ -34,17 +34,22 @@ Result<StepRecord> parse_step_line(std::string_view line);
 // The last record of every step, rising. `skipped_lines` counts what was not readable.
 std::vector<StepRecord> parse_step_log(std::string_view text, int64_t* skipped_lines);
 
-// Appends lines; one write per line, so that readers see whole lines.
+// Appends lines; one write per line, so that readers see whole lines. A line that a crash or a full
+// disk tore is ended first, so that no later line is joined to it.
 class StepLog {
  public:
   static Result<StepLog> open(Files& files, const std::string& path);
+  // On an error the line is kept and written before the next one, or at close().
   Status append(const StepRecord& record);
-  Status close();
+  bool waiting() const { return !waiting_.empty(); }
+  Status close();  // an error: lines are lost
 
  private:
+  Status write();
   StepLog(Files& files, FileHandle file) : files_(&files), file_(file) {}
   Files* files_;
   FileHandle file_;
+  std::string waiting_;
 };
 
 }  // namespace muster

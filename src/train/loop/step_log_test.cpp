@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/clock.h"
+#include "sys/sim_files.h"
 #include "train/loop/injection.h"
 
 namespace muster {
@@ -43,6 +45,43 @@ TEST(StepLog, TheLastLineOfAStepCountsAndATornEndIsSkipped) {
 TEST(StepLog, RefusesLinesThatLackAField) {
   for (const char* line : {"", "[]", "{}", "{\"step\":1}", "{\"step\":\"1\"}"})
     EXPECT_FALSE(parse_step_line(line)) << line;
+}
+
+TEST(StepLog, ALineThatACrashToreSwallowsNoOther) {
+  SimClock clock;
+  SimFiles files(clock);
+  ASSERT_TRUE(write_file_durably(files, "log", step_line(record(1, 0, 5)).substr(0, 40)).ok());
+  auto log = StepLog::open(files, "log").value();
+  ASSERT_TRUE(log.append(record(2, 1, 4)).ok());
+  ASSERT_TRUE(log.close().ok());
+  int64_t skipped = 0;
+  const auto records = parse_step_log(read_file(files, "log").value(), &skipped);
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].step, 2);
+  EXPECT_EQ(skipped, 1);
+}
+
+TEST(StepLog, LinesThatFindNoRoomAreWrittenLater) {
+  SimClock clock;
+  SimFiles files(clock);
+  auto log = StepLog::open(files, "log").value();
+  ASSERT_TRUE(log.append(record(1, 0, 5)).ok());
+  files.set_capacity(static_cast<int64_t>(step_line(record(1, 0, 5)).size()) + 100);
+  for (const int64_t step : {2, 3}) {
+    const Status full = log.append(record(step, 0, 4));
+    ASSERT_FALSE(full.ok());
+    EXPECT_EQ(full.error().code(), Code::no_space);
+    EXPECT_TRUE(log.waiting());
+  }
+  files.set_capacity(1 << 20);
+  ASSERT_TRUE(log.append(record(4, 0, 3)).ok());
+  EXPECT_FALSE(log.waiting());
+  ASSERT_TRUE(log.close().ok());
+  int64_t skipped = 0;
+  const auto records = parse_step_log(read_file(files, "log").value(), &skipped);
+  ASSERT_EQ(records.size(), 4u);
+  for (int64_t step = 1; step <= 4; ++step)
+    EXPECT_EQ(records[static_cast<size_t>(step - 1)].step, step);
 }
 
 TEST(Injection, ReadsItsOwnForm) {

@@ -255,6 +255,9 @@ Status WorkerRun::restore() {
       if (scalar.name == "tokens") tokens_done_ = static_cast<int64_t>(scalar.bits);
     }
   } else {
+    const auto log = seams_.files.stat(warm_.run.steps());
+    if (coordinator() && log.ok() && log->size > 0)
+      seams_.log.warning("there is no valid checkpoint, so the run starts from its first step");
     model_->initialize(static_cast<uint64_t>(config_.train.seed), team_);
   }
   const StepLayout& layout = executor_->program().layout;
@@ -293,7 +296,10 @@ void WorkerRun::inject(int64_t number) {
     if (injection.kind == Injection::Kind::hang) {
       for (;;) ::pause();
     }
-    if (injection.kind == Injection::Kind::nan) model_->unit(0)[0] = NAN;
+    if (injection.kind == Injection::Kind::nan) {
+      keeper_->before_update();
+      model_->unit(0)[0] = NAN;
+    }
   }
 }
 
@@ -420,9 +426,16 @@ Status WorkerRun::step(int64_t number) {
     record.peak_flops_per_second = seams_.peak_flops_per_second * team_.size() * group_->world();
     record.skipped = report.outcome != StepOutcome::updated;
     record.batches = first;
-    MUSTER_TRY(log_->append(record));
+    // A full disk must not end the run: the line waits in memory for room.
+    const bool waiting = log_->waiting();
+    const Status appended = log_->append(record);
+    if (!appended.ok() && !waiting)
+      seams_.log.warning("the step log cannot be written; its lines wait in memory",
+                         {{"reason", appended.error().to_string()}});
   }
-  return bad;  // the step that ends the run is in the log too
+  // The step that ends the run is in the log too, and a save that is on its way arrives.
+  if (bad_steps_ >= config_.train.max_bad_steps && !bad.ok()) MUSTER_TRY(keeper_->drain());
+  return bad;
 }
 
 Status WorkerRun::train() {
