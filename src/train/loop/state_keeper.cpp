@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
 #include <utility>
 
 #include "ckpt/commit.h"
@@ -62,6 +63,13 @@ Result<std::unique_ptr<StateKeeper>> StateKeeper::make(Seams seams, const Warm& 
   RingOptions ring;
   ring.buffers = static_cast<size_t>(warm.config.checkpoint.ring_buffers);
   ring.buffer_bytes = static_cast<size_t>(warm.config.checkpoint.ring_buffer_size.count);
+  // Pieces of whole MiB that make up a buffer, whatever its size.
+  ring.piece_bytes = std::gcd(ring.piece_bytes, ring.buffer_bytes);
+  if (ring.piece_bytes % (1 << 20) != 0) {
+    return Error(Code::invalid_argument,
+                 fmt::format("checkpoint.ring_buffer_size = {} bytes is not a number of whole MiB",
+                             ring.buffer_bytes));
+  }
   auto writer = std::async(std::launch::async, [&files = seams.files, ring] {
     return ShardWriter::make(files, ring).context("checkpoint buffers");
   });
@@ -177,9 +185,13 @@ void StateKeeper::fail(const std::string& why) {
 
 Result<ShardWriter*> StateKeeper::writer() {
   if (coming_writer_.valid()) {
-    MUSTER_TRY(writer_, coming_writer_.get());
+    auto come = coming_writer_.get();
+    if (come.ok())
+      writer_ = std::move(*come);
+    else
+      no_writer_ = std::move(come).error();
   }
-  if (writer_ == nullptr) return Error(Code::no_space, "there are no checkpoint buffers");
+  if (no_writer_) return *no_writer_;
   return writer_.get();
 }
 

@@ -89,6 +89,7 @@ class StateKeeper {
   Result<ShardWriter*> writer();
   std::future<Result<std::unique_ptr<ShardWriter>>> coming_writer_;
   std::unique_ptr<ShardWriter> writer_;
+  std::optional<Error> no_writer_;  // why there is none
   std::optional<Result<ShardReport>> own_result_;
   bool begun_ = false, failed_ = false;
   std::string failure_;
