@@ -51,6 +51,8 @@ class TrainFaults(unittest.TestCase):
         small = cls.config.read_text().replace("[checkpoint]", '[checkpoint]\nring_buffer_size = "1MiB"')
         cls.config.write_text(small)
         cls.reference = json.loads(cls.train("reference").stdout)
+        # Silent for seconds, so it goes on beside the other tests.
+        cls.hanging, _ = cls.start("hang", "--inject", "hang:rank=1,step=50", "--set", "train.hang_timeout=1s")
         cls.short = cls.path / "short"  # 12 steps, checkpoints at 4, 8 and 12
         cls.train("short", "--steps", 12)
 
@@ -66,28 +68,19 @@ class TrainFaults(unittest.TestCase):
         assert run.returncode == code, f"exit code {run.returncode}, not {code}\n{run.stderr[-4000:]}"
         return run
 
-    def start(self, name, *arguments):
+    @classmethod
+    def start(cls, name, *arguments):
         """A run in the background and the mark of its processes."""
         mark = uuid.uuid4().hex
         process = subprocess.Popen(
-            [
-                muster.BINARY,
-                "train",
-                self.config,
-                "--run-dir",
-                self.path / name,
-                "--workers",
-                "2",
-                "--json",
-                *arguments,
-            ],
+            [muster.BINARY, "train", cls.config, "--run-dir", cls.path / name, "--workers", "2", "--json", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "MARK": mark},
         )
-        self.addCleanup(lambda: (process.poll() is None and process.kill(), process.communicate()))
+        cls.addClassCleanup(lambda: (process.poll() is None and process.kill(), process.communicate()))
         return process, mark
 
     def steps(self, name):
@@ -220,10 +213,11 @@ class TrainFaults(unittest.TestCase):
         self.assertIn("step-00000004", result["checkpoint"])  # nothing was saved of the bad state
         self.whole("nan", json.loads(self.train("nan", "--resume").stdout))
 
-    def test_a_worker_that_hangs(self):
-        run = self.train("hang", "--inject", "hang:rank=1,step=50", "--set", "train.hang_timeout=1s")
-        self.assertIn("hangs: no progress for", run.stderr)
-        result = json.loads(run.stdout)
+    def test_worker_that_hangs(self):
+        out, err = self.hanging.communicate(timeout=120)
+        self.assertEqual(self.hanging.returncode, 0, err)
+        self.assertIn("hangs: no progress for", err)
+        result = json.loads(out)
         self.assertEqual(result["restarts"], 1)
         self.assertGreater(result["ledger"]["hang"], 10**9)
         self.whole("hang", result)
