@@ -1,6 +1,6 @@
-// Clock: the only source of time. Two implementations: RealClock (sys) and SimClock (here), whose
-// time moves only when told to. Times are int64 nanoseconds; `now` is monotonic (CLOCK_MONOTONIC),
-// `wall` counts from 1970 UTC.
+// Clock: the only source of time. Two implementations: RealClock and SimClock, whose time moves
+// only when told to. Times are int64 nanoseconds; `now` is monotonic (CLOCK_MONOTONIC), `wall`
+// counts from 1970 UTC.
 #pragma once
 
 #include <chrono>

@@ -7,7 +7,7 @@
 //
 // Rank r of R holds leaves [floor(r V / R), floor((r + 1) V / R)) and contributes the values of the
 // maximal nodes that lie in its range; merging them in tree order gives the bits of one rank
-// holding all leaves. train.md section 5.
+// holding all leaves. docs/design/comm.md.
 #pragma once
 
 #include <compare>

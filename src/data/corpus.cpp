@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <nlohmann/json.hpp>
 
 #include "base/philox.h"
@@ -225,6 +226,9 @@ Result<Corpus> Corpus::open(Files& files, const CorpusSpec& spec) {
       MUSTER_TRY(corpus.add_file(path, name));
     }
   }
+  // The split decides what is trained on, so another split is another corpus.
+  corpus.hash_.update_u64(static_cast<uint64_t>(spec.hold_out));
+  corpus.hash_.update_u64(std::bit_cast<uint64_t>(spec.held_out_share));
   corpus.fingerprint_ = corpus.hash_.digest();
   MUSTER_TRY(corpus.split(spec.hold_out));
   const CorpusCounts& c = corpus.counts_;

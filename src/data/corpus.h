@@ -8,7 +8,8 @@
 // spooled once to an uncompressed file in a cache folder (temp file, then rename), since zstd
 // frames cannot be read at random.
 //
-// The fingerprint covers names and contents, in order; equal fingerprints mean equal documents.
+// The fingerprint covers names and contents, in order, and how they are split; equal fingerprints
+// mean equal training documents.
 // Immutable after open(); read() is safe from any thread when `files` is.
 #pragma once
 

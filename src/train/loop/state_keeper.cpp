@@ -16,6 +16,9 @@
 namespace muster {
 namespace {
 
+// Lanes decide the tree of additions (comm/rank_tree.h).
+constexpr const char* kLanesChoice = "batch.virtual_shards";
+
 std::string numerics_mode(const TrainConfig& config) {
   return config.train.mode == TrainSettings::Mode::strict ? "strict" : "fast";
 }
@@ -95,6 +98,10 @@ Status StateKeeper::check_numerics(const Manifest& manifest) const {
   const auto seed = static_cast<uint64_t>(warm_.config.train.seed);
   if (manifest.scalars.rng_seed != seed)
     return differs("train.seed", manifest.scalars.rng_seed, seed);
+  const auto lanes = n.choices.find(kLanesChoice);
+  const std::string own_lanes = std::to_string(warm_.config.batch.virtual_shards);
+  if (lanes != n.choices.end() && lanes->second != own_lanes)
+    return differs("batch.virtual_shards", lanes->second, own_lanes);
   const std::string tokenizer = warm_.tokenizer.fingerprint().hex();
   if (manifest.tokenizer != tokenizer) {
     return Error(Code::invalid_argument,
@@ -304,6 +311,7 @@ void StateKeeper::commit(std::vector<ShardReport> reports) {
   manifest.numerics.mode = numerics_mode(warm_.config);
   manifest.numerics.k_blocks = ops::kKBlocks;
   manifest.numerics.micro_batches = warm_.config.batch.micro_batches_per_step;
+  manifest.numerics.choices[kLanesChoice] = std::to_string(warm_.config.batch.virtual_shards);
   request.attachments = model_attachments(model_.spec(), warm_.tokenizer_json);
 
   outcome_ = std::make_unique<CommitOutcome>();

@@ -137,7 +137,7 @@ void expect_close(const std::string& name, const T* got, const std::vector<doubl
       << want[worst_at] << " (scale " << scale << ")";
 }
 
-// Tolerances of train.md section 8.
+// Tolerances of docs/design/model.md.
 template <class T>
 constexpr double oracle_atol() {
   return sizeof(T) == 8 ? 1e-10 : 1e-6;

@@ -162,7 +162,7 @@ struct ModelSpec {
 
   int64_t parameter_count() const;  // exact, tied tensors once
   int64_t matmul_parameter_count()
-      const;  // N_mm of train.md section 10: head in, embeddings, norms, biases out
+      const;  // N_mm of docs/design/model.md: head in, embeddings, norms, biases out
   int64_t buffer_elements() const;                 // all units, gaps included
   const Param* find(std::string_view name) const;  // null if there is none
   // With a tied head the embedding's backward_weight adds (beta = 1 always) to what the head's

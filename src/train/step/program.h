@@ -7,7 +7,7 @@
 // Buffers are the step's own memory; parameters, moments and the batch are not in it. A buffer is
 // first written, then read or written further, then released once, on the comp stream.
 //
-// Gradients (train.md section 5): the gradient of a (bucket, micro-batch) is a *leaf* written from
+// Gradients (docs/design/step.md): the gradient of a (bucket, micro-batch) is a *leaf* written from
 // nothing; leaves of a round are summed in the balanced tree of comm/rank_tree.h over the lanes.
 // A bucket is one unit, or several small neighbours whose flat buffers lie back to back.
 //

@@ -5,7 +5,7 @@
 //  - buffers: written before read, released once, untouched afterwards, placed without overlap;
 //  - memory: what lives at one time, scratch included, stays within the budget;
 //  - leaves: per bucket in rising micro-batch order, added in the tree over lanes and then by
-//    rounds, so that each total is the one sum that train.md section 5 defines;
+//    rounds, so that each total is the one sum that docs/design/step.md defines;
 //  - FLOPs: the operations together make up the model's own count.
 // Pure functions.
 #pragma once
