@@ -33,6 +33,7 @@ constexpr size_t kReportedLines = 50;
 constexpr Nanos kDrainLimit = std::chrono::milliseconds{200};
 constexpr int kStoreBacklog = 4096;
 constexpr uint64_t kTemplateId = uint64_t{1} << 62;
+constexpr int kTemplateReplacements = 2;
 constexpr int kFirstPassedFd = 3;
 
 std::string read_text(const std::string& path) {
@@ -116,6 +117,7 @@ struct Supervisor::Impl {
     std::optional<HangJudge> judge;
     std::string error_file;
     bool captured = false;
+    int template_serial = 0;  // the template that was asked to fork it
   };
 
   Seams seams;
@@ -134,6 +136,7 @@ struct Supervisor::Impl {
   bool over = false;
   int templates_started = 0;
   bool template_lost = false;
+  int templates_replaced = 0;  // in this attempt
   int requested_stop = 0;
   size_t placed = 0;
   bool wave_open = false;  // exits that have come are still being taken
@@ -304,7 +307,35 @@ struct Supervisor::Impl {
     observer->worker_started(worker.view);
   }
 
+  // A template that served earlier attempts may die together with the rank whose failure ended the
+  // last one, and be found dead only when it is asked to fork. That is no fault of the rank: it is
+  // started again from a new template. A template that never served is a cause (first attempt).
+  bool start_again(const SpawnEvent& event) {
+    const auto found = workers.find(event.id);
+    const bool template_gone = event.error == EPIPE || event.error == ESRCH;
+    if (found == workers.end() || spec.template_command.empty() || !template_gone) return false;
+    const WorkerView view = found->second.view;
+    if (view.attempt.value == 0) return false;
+    if (found->second.template_serial == templates_started) {  // nobody has replaced it yet
+      if (templates_replaced == kTemplateReplacements) return false;
+      ++templates_replaced;
+      seams.log.warning("the template process was gone; starting another",
+                        {{"reason", event.text}});
+      if (!start_template().ok()) return false;
+    }
+    if (found->second.captured) pump->forget(event.id);
+    workers.erase(found);
+    JobAction again;
+    again.kind = JobAction::Kind::spawn;
+    again.rank = view.rank.value;
+    again.attempt = view.attempt.value;
+    again.id = event.id;
+    spawn(again);
+    return true;
+  }
+
   void on_start_failed(const SpawnEvent& event) {
+    if (start_again(event)) return;
     if (event.id >= kTemplateId) {
       template_lost = true;
       seams.log.error("the template process could not be started", {{"reason", event.text}});
@@ -321,6 +352,8 @@ struct Supervisor::Impl {
     const auto found = workers.find(event.id);
     if (found == workers.end()) {
       if (event.id < kTemplateId) return;
+      // Only the current one is missed.
+      if (event.id != kTemplateId + static_cast<uint64_t>(templates_started - 1)) return;
       template_lost = true;
       if (!over)
         seams.log.warning("the template process has ended",
@@ -404,6 +437,7 @@ struct Supervisor::Impl {
   void begin_attempt(int attempt) {
     if (attempt > 0) event(event_kind::kAttemptEnd, nlohmann::json::object(), attempt - 1, -1);
     placed = 0;
+    templates_replaced = 0;
     event(event_kind::kAttemptStart, {{"restarts", machine.restarts()}}, attempt, -1);
     if (store != nullptr && attempt > 0) store->clear();
     for (auto& [id, worker] : workers)
@@ -483,6 +517,7 @@ struct Supervisor::Impl {
     for (const auto& [name, value] : environment) start.environment.push_back(name + "=" + value);
     start.directory = spec.directory;
     start.from_template = !spec.template_command.empty();
+    worker.template_serial = templates_started;
     if (spec.stdin_to_all || action.rank == 0) start.stdin_fd = STDIN_FILENO;
 
     const std::string folder = attempt_folder(action.attempt) + "/" + std::to_string(action.rank);
