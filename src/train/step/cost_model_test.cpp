@@ -69,8 +69,8 @@ TEST(CostModel, OneRankSendsNothing) {
   EXPECT_EQ(predict_step(planned(1).program, MachineRates{}).comm, Nanos{0});
 }
 
-// Exact count (docs/design/model.md): 6 N_mm + layers x 12 x heads x head_dim x mean visible keys, for whole
-// sequences of 16: (16 + 1) / 2.
+// Exact count (docs/design/model.md): 6 N_mm + layers x 12 x heads x head_dim x mean visible keys,
+// for whole sequences of 16: (16 + 1) / 2.
 TEST(CostModel, FlopsPerTokenAreExact) {
   const PlannedStep step = planned(1);
   const ModelConfig& c = step.program.model.config;
