@@ -18,6 +18,7 @@
 #include <sstream>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/clock.h"
 #include "sys/cgroup.h"
@@ -32,6 +33,8 @@ namespace {
 // Descriptors below this are the targets of dup in children, so no source may be there.
 constexpr int kFirstOwnFd = 3 + static_cast<int>(kMaxExtraFds) + 1;
 constexpr Nanos kTemplateReply = std::chrono::seconds{20};
+// How long kill_tree looks again for a process inside execve, or for ever new ones.
+constexpr Nanos kTreeLimit = std::chrono::milliseconds{200};
 
 Nanos from_timeval(timeval t) {
   return std::chrono::seconds{t.tv_sec} + std::chrono::microseconds{t.tv_usec};
@@ -381,30 +384,66 @@ class Keeper {
   // --- ending
 
   // The worker, its group, its descendants, and orphans that carry its mark in their environment.
+  // Scans until one scan finds nobody new: what forks meanwhile is found by the next one.
   void kill_tree(uint64_t id) {
     settle(true);
-    std::vector<pid_t> victims;
     const auto found = pids_.find(id);
-    if (found != pids_.end()) {
-      victims = descendants_of(found->second, caps_.children_file);
-      victims.push_back(found->second);
-    }
     const std::string mark = "MUSTER_WORKER=" + std::to_string(id);
-    for (pid_t pid : children_of(getpid(), caps_.children_file)) {
-      if (children_.contains(pid) || !carries(pid, mark)) continue;
-      for (pid_t below : descendants_of(pid, caps_.children_file)) victims.push_back(below);
-      victims.push_back(pid);
-    }
-    for (pid_t pid : victims) kill(pid, SIGKILL);
+    const Nanos deadline = clock_.now() + kTreeLimit;
+    std::unordered_set<pid_t> killed;
+    do {
+      bool unknown = false;
+      std::vector<pid_t> victims;
+      if (found != pids_.end()) victims.push_back(found->second);
+      for (pid_t pid : children_of(getpid(), caps_.children_file)) {
+        if (children_.contains(pid)) continue;
+        const Mark seen = read_mark(pid, mark);
+        if (seen == Mark::ours) victims.push_back(pid);
+        unknown = unknown || seen == Mark::unknown;
+      }
+      for (size_t i = 0, roots = victims.size(); i < roots; ++i)
+        for (pid_t below : descendants_of(victims[i], caps_.children_file))
+          victims.push_back(below);
+      bool grew = false;
+      for (pid_t pid : victims) {
+        if (!killed.insert(pid).second) continue;
+        kill(pid, SIGKILL);
+        grew = true;
+      }
+      if (!grew && !unknown) break;
+      if (!grew) clock_.sleep_for(std::chrono::microseconds{100});
+    } while (clock_.now() < deadline);
     if (found != pids_.end()) kill(-found->second, SIGKILL);
   }
 
-  static bool carries(pid_t pid, const std::string& mark) {
-    std::ifstream in("/proc/" + std::to_string(pid) + "/environ");
+  // Whether a process carries a worker's mark in its environment. `unknown` when it was inside
+  // execve, where it has none for a moment: unlike a program with an empty environment, whose
+  // start and end (fields 50 and 51 of proc_pid_stat(5)) are the same address.
+  enum class Mark { ours, other, unknown };
+  static Mark read_mark(pid_t pid, const std::string& mark) {
+    const std::string folder = "/proc/" + std::to_string(pid);
+    std::ifstream in(folder + "/environ");
+    if (!in) return Mark::other;  // gone, or of another user
     std::string entry;
-    while (std::getline(in, entry, '\0'))
-      if (entry == mark) return true;
-    return false;
+    bool empty = true;
+    while (std::getline(in, entry, '\0')) {
+      empty = false;
+      if (entry == mark) return Mark::ours;
+    }
+    if (!empty) return Mark::other;
+    std::string stat;
+    std::ifstream stat_in(folder + "/stat");
+    std::getline(stat_in, stat);
+    // From the state (field 3) on; the name before it may hold anything.
+    const size_t close = stat.rfind(')');
+    if (close == std::string::npos) return Mark::other;
+    std::istringstream fields(stat.substr(close + 1));
+    std::string state, env_start, env_end;
+    fields >> state;
+    if (state == "Z" || state == "X") return Mark::other;
+    for (int i = 4; i <= 50; ++i) fields >> env_start;
+    fields >> env_end;
+    return env_end == "0" || env_start != env_end ? Mark::unknown : Mark::other;
   }
 
   std::vector<pid_t> sweep(bool with_template) {
