@@ -4,11 +4,14 @@ import argparse
 import json
 import os
 import pathlib
+import random
 import re
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 MUSTER = os.environ.get("MUSTER_BENCH_BIN", str(ROOT / "build/release/bin")) + "/muster"
@@ -73,21 +76,43 @@ def seconds_of(text):
     return float(number) * {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}[unit]
 
 
+def stop_after(process, run_dir, steps):
+    """SIGINT, as Ctrl-C sends it, once `steps` steps are logged."""
+    log = run_dir / "steps.jsonl"
+    while not log.exists() or len(log.read_text().splitlines()) < steps:
+        if process.poll() is not None:
+            raise RuntimeError(f"{process.args} ended early with {process.returncode}")
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=600)
+
+
 def digests(folder, options):
-    """The digest of all state after 40 steps, over layouts, instruction sets and a kill."""
+    """The digest of all state after 40 steps, over layouts, instruction sets, a kill and a resume."""
+    draw = random.Random(options.seed)
+    rank, step = draw.randrange(2), draw.randrange(5, 38)
     cases = {
         "1 worker": (["--workers", 1], {}),
         "2 workers": (["--workers", 2], {}),
         "4 workers": (["--workers", 4], {}),
         "2 workers, 2 threads": (["--workers", 2, "--set", "train.threads=2"], {}),
         "2 workers, AVX2": (["--workers", 2], {"MUSTER_ISA": "avx2"}),
-        "2 workers, a kill": (["--workers", 2, "--inject", "kill:rank=0,step=33"], {}),
+        "1 worker, 2 threads": (["--workers", 1, "--set", "train.threads=2"], {}),
+        f"2 workers, rank {rank} killed in step {step}": (
+            ["--workers", 2, "--set", "checkpoint.every=10", "--inject", f"kill:rank={rank},step={step}"],
+            {},
+        ),
     }
     found = {}
     for name, (arguments, env) in cases.items():
         run = folder / name.replace(" ", "-").replace(",", "")
         found[name] = finish(start(run, "--steps", 40, *arguments, env=env))["digest"]
-        print(f"{name:24} {found[name]}")
+        print(f"{name:36} {found[name]}", flush=True)
+    name = "4 workers, stopped and resumed by 2"
+    run = folder / "resumed"
+    stop_after(start(run, "--steps", 40, "--workers", 4), run, draw.randrange(5, 35))
+    found[name] = finish(start(run, "--steps", 40, "--workers", 2, "--resume"))["digest"]
+    print(f"{name:36} {found[name]}", flush=True)
     return {"digests": found, "equal": len(set(found.values())) == 1}
 
 
@@ -96,6 +121,7 @@ def main():
     parser.add_argument("what", nargs="?", default="all", choices=["efficiency", "recovery", "digests", "all"])
     parser.add_argument("--steps", type=int, default=15)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1, help="draws the steps of the kill and of the stop")
     parser.add_argument("-o", "--output", default=str(ROOT / "build/bench/train.json"))
     options = parser.parse_args()
     parts = {"efficiency": efficiency, "recovery": recovery, "digests": digests}
