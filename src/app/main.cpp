@@ -12,7 +12,8 @@ void print_usage(FILE* out) {
   std::fprintf(out, "usage: muster VERB [OPTIONS]\n\n");
   for (const muster::Verb& verb : muster::verbs())
     std::fprintf(out, "  %-12s %s\n", verb.name, verb.summary);
-  std::fprintf(out, "\n`muster VERB --help` explains a verb, `muster --version` prints the version.\n");
+  std::fprintf(out,
+               "\n`muster VERB --help` explains a verb, `muster --version` prints the version.\n");
 }
 
 }  // namespace
