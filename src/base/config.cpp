@@ -9,7 +9,7 @@
 namespace muster {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\')
@@ -101,7 +101,7 @@ Result<ConfigValue> convert(const Setting& setting, const toml::node& node) {
       const auto& choices = setting.choices;
       if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end()) {
         return Error(Code::invalid_argument, fmt::format("{} = {} is not one of: {}", setting.key,
-                                                         quoted(text), fmt::join(choices, ", ")));
+                                                         in_quotes(text), fmt::join(choices, ", ")));
       }
       return ConfigValue(text);
     }
@@ -173,10 +173,10 @@ std::string config_value_text(const ConfigValue& value) {
       std::string text = fmt::format("{}", d);
       return text.find_first_of(".eni") == std::string::npos ? text + ".0" : text;
     }
-    std::string operator()(const std::string& s) const { return quoted(s); }
+    std::string operator()(const std::string& s) const { return in_quotes(s); }
     std::string operator()(const std::vector<std::string>& list) const {
       std::string text = "[";
-      for (const auto& s : list) text += (text.size() > 1 ? ", " : "") + quoted(s);
+      for (const auto& s : list) text += (text.size() > 1 ? ", " : "") + in_quotes(s);
       return text + "]";
     }
   };
@@ -298,7 +298,7 @@ Result<Config> Config::resolve(const Schema& schema, const Sources& sources) {
     const bool bare = setting != nullptr && !text.starts_with('"') && !text.starts_with('\'') &&
                       (setting->type == Type::text || setting->type == Type::bytes ||
                        setting->type == Type::duration);
-    auto table = parse_toml("v = " + (bare ? quoted(text) : text), origin);
+    auto table = parse_toml("v = " + (bare ? in_quotes(text) : text), origin);
     if (!table.ok()) {
       return Error(Code::invalid_argument,
                    fmt::format("{}: {} must be {}", origin, key,

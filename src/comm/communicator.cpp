@@ -127,12 +127,15 @@ void Communicator::run_next(std::unique_lock<std::mutex>& lock) {
 Status Communicator::wait(uint64_t ticket) {
   Queue& q = *queue_;
   std::unique_lock lock(q.mutex);
+  const bool waits = q.finished < ticket;
+  if (waits && options_.on_wait) options_.on_wait(true);
   while (q.finished < ticket) {
     if (options_.progress == Progress::caller)
       run_next(lock);
     else
       q.changed.wait(lock);
   }
+  if (waits && options_.on_wait) options_.on_wait(false);
   if (ticket <= q.good) return {};
   return *q.failure;
 }

@@ -22,6 +22,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -48,6 +49,9 @@ struct GroupOptions {
   int64_t staging_bytes = int64_t{4} << 20;
   // Per rank: what shared_alloc can give. Address space only until touched.
   int64_t shared_bytes = int64_t{8} << 30;
+  // Called with true when a wait finds its collective unfinished, with false when that wait ends;
+  // on the waiting thread, which must not use the group meanwhile. May be empty.
+  std::function<void(bool)> on_wait;
 };
 
 class Communicator;

@@ -122,6 +122,8 @@ class Files {
   virtual Result<DiskSpace> space(std::string_view path) = 0;
   // Errors: busy while another process (or another lock of this one) holds it. Creates the file.
   virtual Result<std::unique_ptr<FileLock>> lock(std::string_view path) = 0;
+  // Whether somebody holds it, asked without taking it; false where there is no such file.
+  virtual Result<bool> is_locked(std::string_view path) = 0;
 };
 
 // Helpers built on the interface alone.

@@ -150,10 +150,14 @@ TEST_P(FilesContract, DurableWriteLeavesNoTemporary) {
 }
 
 TEST_P(FilesContract, ALockHasOneHolder) {
+  EXPECT_FALSE(files_.is_locked("lock").value());
+  EXPECT_FALSE(files_.stat("lock").ok());  // asking makes nothing
   auto first = files_.lock("lock");
   ASSERT_TRUE(first.ok());
+  EXPECT_TRUE(files_.is_locked("lock").value());
   EXPECT_EQ(code_of(files_.lock("lock")), Code::busy);
   first.value().reset();
+  EXPECT_FALSE(files_.is_locked("lock").value());
   EXPECT_TRUE(files_.lock("lock").ok());
 }
 

@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -77,12 +76,20 @@ FileKind kind_of(const DIR* folder, const dirent& entry) {
   return kind_of(about.st_mode);
 }
 
-class FlockLock final : public FileLock {
+// Held by the open file, not by the process: two locks of one process exclude each other too.
+struct flock whole_file() {
+  struct flock range{};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  return range;
+}
+
+class OfdLock final : public FileLock {
  public:
-  explicit FlockLock(int fd) : fd_(fd) {}
-  ~FlockLock() override { ::close(fd_); }
-  FlockLock(const FlockLock&) = delete;
-  FlockLock& operator=(const FlockLock&) = delete;
+  explicit OfdLock(int fd) : fd_(fd) {}
+  ~OfdLock() override { ::close(fd_); }
+  OfdLock(const OfdLock&) = delete;
+  OfdLock& operator=(const OfdLock&) = delete;
 
  private:
   const int fd_;
@@ -277,14 +284,29 @@ Result<std::unique_ptr<FileLock>> RealFiles::lock(std::string_view path) {
   MUSTER_TRY(const std::string full, resolve(path));
   const int fd = ::open(full.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0) return failed("open lock file", full);
-  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) {
-    return std::unique_ptr<FileLock>(std::make_unique<FlockLock>(fd));
-  }
+  struct flock whole = whole_file();
+  if (::fcntl(fd, F_OFD_SETLK, &whole) == 0)
+    return std::unique_ptr<FileLock>(std::make_unique<OfdLock>(fd));
   const int errno_value = errno;
   ::close(fd);
-  if (errno_value == EWOULDBLOCK)
+  if (errno_value == EAGAIN || errno_value == EACCES)
     return Error(Code::busy, "lock " + full + ": held by another user");
   return errno_error(errno_value, "lock " + full);
+}
+
+Result<bool> RealFiles::is_locked(std::string_view path) {
+  MUSTER_TRY(const std::string full, resolve(path));
+  const int fd = ::open(full.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    if (errno == ENOENT) return false;
+    return failed("open lock file", full);
+  }
+  struct flock whole = whole_file();
+  const int asked = ::fcntl(fd, F_OFD_GETLK, &whole);
+  const int errno_value = errno;
+  ::close(fd);
+  if (asked != 0) return errno_error(errno_value, "ask for the lock " + full);
+  return whole.l_type != F_UNLCK;
 }
 
 }  // namespace muster

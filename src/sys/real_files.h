@@ -42,6 +42,7 @@ class RealFiles final : public Files {
   // flock(2): held by the open file, so a child forked while it is held holds it too, until both
   // have closed it.
   Result<std::unique_ptr<FileLock>> lock(std::string_view path) override;
+  Result<bool> is_locked(std::string_view path) override;
 
  private:
   Result<std::string> resolve(std::string_view path) const;

@@ -486,4 +486,10 @@ Result<std::unique_ptr<FileLock>> SimFiles::lock(std::string_view path) {
   return std::unique_ptr<FileLock>(std::make_unique<SimLock>(locks_, key));
 }
 
+Result<bool> SimFiles::is_locked(std::string_view path) {
+  MUSTER_TRY(const auto parts, parts_of(path));
+  const std::lock_guard lock(locks_->mutex);
+  return locks_->held.contains(joined(parts));
+}
+
 }  // namespace muster

@@ -71,6 +71,7 @@ class SimFiles final : public Files {
   Result<FileStat> stat(std::string_view path) override;
   Result<DiskSpace> space(std::string_view path) override;
   Result<std::unique_ptr<FileLock>> lock(std::string_view path) override;
+  Result<bool> is_locked(std::string_view path) override;
 
  private:
   friend class SimQueue;

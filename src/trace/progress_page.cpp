@@ -41,21 +41,10 @@ void ProgressWriter::begin_step(int64_t step) {
   enter(Phase::step, Nanos{0});
 }
 
-void ProgressWriter::end_step(double loss, uint64_t tokens_total, uint64_t samples_total) {
+void ProgressWriter::end_step(double loss, uint64_t tokens_total) {
   page_.worker.loss.store(loss, std::memory_order_relaxed);
   page_.worker.tokens.store(tokens_total, std::memory_order_relaxed);
-  page_.worker.samples.store(samples_total, std::memory_order_relaxed);
   beat();
-}
-
-WorkerCommand ProgressWriter::take_command() {
-  const uint64_t word = page_.agent.command.load(std::memory_order_acquire);
-  if (word == command_seen_) return WorkerCommand::none;
-  command_seen_ = word;
-  const uint8_t code = static_cast<uint8_t>(word);
-  return code <= static_cast<uint8_t>(WorkerCommand::checkpoint_now)
-             ? static_cast<WorkerCommand>(code)
-             : WorkerCommand::none;
 }
 
 ProgressSnapshot read_progress(const ProgressPage& page) {
@@ -66,15 +55,10 @@ ProgressSnapshot read_progress(const ProgressPage& page) {
   s.ops = w.ops.load(std::memory_order_relaxed);
   s.phase = static_cast<Phase>(w.phase.load(std::memory_order_relaxed));
   s.long_until = Nanos{w.long_until.load(std::memory_order_relaxed)};
+  s.waiting = w.waiting.load(std::memory_order_relaxed) != 0;
   s.tokens = w.tokens.load(std::memory_order_relaxed);
-  s.samples = w.samples.load(std::memory_order_relaxed);
   s.loss = w.loss.load(std::memory_order_relaxed);
   return s;
-}
-
-void send_command(ProgressPage& page, WorkerCommand command) {
-  const uint64_t serial = (page.agent.command.load(std::memory_order_relaxed) >> 8) + 1;
-  page.agent.command.store(serial << 8 | static_cast<uint64_t>(command), std::memory_order_release);
 }
 
 }  // namespace muster

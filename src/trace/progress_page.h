@@ -29,12 +29,6 @@ enum class Phase : uint32_t {
 };
 std::string_view phase_name(Phase phase);
 
-enum class WorkerCommand : uint8_t {
-  none = 0,
-  checkpoint_then_stop = 1,  // save the state after the running step, then exit with 0
-  checkpoint_now = 2,        // save the state after the running step and go on
-};
-
 struct ProgressPage {
   // The worker's line.
   struct alignas(64) Worker {
@@ -43,26 +37,22 @@ struct ProgressPage {
         0};  // operations begun or ended since the start; only its change counts
     std::atomic<int64_t> t_last{0};
     std::atomic<uint32_t> phase{0};
-    std::atomic<uint32_t> flags{0};
+    std::atomic<uint32_t> waiting{0};    // 1 while it waits for other ranks
     std::atomic<int64_t> long_until{0};  // silence is expected until then
-    std::atomic<uint64_t> tokens{0}, samples{0};
+    std::atomic<uint64_t> tokens{0};
     std::atomic<double> loss{0};
   } worker;
   // The supervisor's line.
   struct alignas(64) Agent {
-    std::atomic<uint32_t> tier_mask{0};              // bit t: records of tier t are wanted
-    std::atomic<uint32_t> sample_k{0}, sample_n{0};  // tiers 2 and 3 in k of every n steps
-    std::atomic<uint32_t> parked{0};                 // under a debugger: silence is expected
-    std::atomic<int64_t> until{0};                   // end of the wider tier mask
-    std::atomic<int64_t> lease{0};                   // the supervisor lives at least until then
-    std::atomic<uint64_t> command{0};                // serial << 8 | WorkerCommand
+    std::atomic<uint32_t> tier_mask{0};  // bit t: records of tier t are wanted
   } agent;
 };
 static_assert(sizeof(ProgressPage) == 128);
 static_assert(std::atomic<uint64_t>::is_always_lock_free &&
               std::atomic<double>::is_always_lock_free);
 
-// The worker's side. One thread calls at a time, except beat(), which any thread may call.
+// The worker's side. One thread calls at a time, except beat() and wait_for_others(), which any
+// thread may call.
 class ProgressWriter {
  public:
   // Both must outlive the writer.
@@ -75,19 +65,20 @@ class ProgressWriter {
   }
   // A phase that is silent for long by nature says for how long (zero: not at all).
   void enter(Phase phase, Nanos expected_silence);
+  // Waits for other ranks from now on, or no longer: its silence is then theirs. Any thread.
+  void wait_for_others(bool waiting) {
+    page_.worker.waiting.store(waiting ? 1 : 0, std::memory_order_relaxed);
+    beat();
+  }
   void begin_step(int64_t step);
-  void end_step(double loss, uint64_t tokens_total, uint64_t samples_total);
+  void end_step(double loss, uint64_t tokens_total);
   Phase phase() const {
     return static_cast<Phase>(page_.worker.phase.load(std::memory_order_relaxed));
   }
 
-  // A command that came since the last call, else none.
-  WorkerCommand take_command();
-
  private:
   ProgressPage& page_;
   const Clock& clock_;
-  uint64_t command_seen_ = 0;
 };
 
 // The supervisor's side.
@@ -97,10 +88,10 @@ struct ProgressSnapshot {
   Nanos last{0};  // zero: the worker has not come up
   Phase phase = Phase::unknown;
   Nanos long_until{0};
-  uint64_t tokens = 0, samples = 0;
+  bool waiting = false;  // for other ranks
+  uint64_t tokens = 0;
   double loss = 0;
 };
 ProgressSnapshot read_progress(const ProgressPage& page);
-void send_command(ProgressPage& page, WorkerCommand command);
 
 }  // namespace muster

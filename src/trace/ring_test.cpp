@@ -267,7 +267,7 @@ TEST(ProgressPage, TheSupervisorSeesWhatTheWorkerDoesAndCommandsArriveOnce) {
 
   clock.advance(std::chrono::seconds{5});
   worker.begin_step(4);
-  worker.end_step(2.25, 1000, 8);
+  worker.end_step(2.25, 1000);
   const ProgressSnapshot s = read_progress(view.progress());
   EXPECT_EQ(s.step, 4);
   EXPECT_EQ(s.last, std::chrono::seconds{15});
@@ -275,13 +275,11 @@ TEST(ProgressPage, TheSupervisorSeesWhatTheWorkerDoesAndCommandsArriveOnce) {
   EXPECT_EQ(s.loss, 2.25);
   EXPECT_EQ(s.tokens, 1000u);
   EXPECT_EQ(s.ops, 3u);
-
-  EXPECT_EQ(worker.take_command(), WorkerCommand::none);
-  send_command(view.progress(), WorkerCommand::checkpoint_now);
-  EXPECT_EQ(worker.take_command(), WorkerCommand::checkpoint_now);
-  EXPECT_EQ(worker.take_command(), WorkerCommand::none);
-  send_command(view.progress(), WorkerCommand::checkpoint_now);  // again: a new command
-  EXPECT_EQ(worker.take_command(), WorkerCommand::checkpoint_now);
+  EXPECT_FALSE(s.waiting);
+  worker.wait_for_others(true);
+  EXPECT_TRUE(read_progress(view.progress()).waiting);
+  worker.wait_for_others(false);
+  EXPECT_FALSE(read_progress(view.progress()).waiting);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "store/event_log.h"
 #include "sys/real_files.h"
 #include "sys/real_spawner.h"
+#include "train/loop/run_directory.h"
 
 namespace muster {
 namespace {
@@ -24,9 +25,10 @@ Result<JobReport> run_with_seams(World& world, JobSpec spec, JobObserver* observ
   world.log.debug("processes",
                   {{"can", spawner->caps().to_string()}, {"kill", spawner->kill_method()}});
   std::optional<EventLog> events;
+  std::unique_ptr<FileLock> lock;  // one job at a time writes a run directory
   if (!run_directory.empty()) {
     RealFiles files("");
-    MUSTER_TRY(make_directories(files, run_directory));
+    MUSTER_TRY(lock, RunDirectory(run_directory).lock(files));
     MUSTER_TRY(EventLog opened, EventLog::open(run_directory + "/events.sqlite", world.clock));
     events.emplace(std::move(opened));
   }

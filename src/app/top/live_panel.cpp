@@ -3,11 +3,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace muster {
+
+// Some hundred frames.
+constexpr size_t kQueueBytes = 256 << 10;
 
 static bool is_dumb_terminal() {
   const char* term = std::getenv("TERM");
@@ -21,24 +24,13 @@ LivePanel::LivePanel(const Clock& clock, int fd, Nanos plain_every, int64_t plai
       plain_every_(plain_every),
       plain_steps_(plain_steps) {}
 
-void LivePanel::write(const std::string& text) {
-  if (fd_ < 0) return;
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t n = ::write(fd_, text.data() + done, text.size() - done);
-    if (n <= 0) {
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0 && errno == EAGAIN) return;
-      fd_ = -1;
-      return;
-    }
-    done += static_cast<size_t>(n);
-  }
+bool LivePanel::write(std::string text) {
+  if (!out_) out_.emplace(fd_, kQueueBytes);
+  return out_->write(std::move(text)) == 0;
 }
 
-void LivePanel::erase() {
-  if (lines_drawn_ > 0) write("\x1b[" + std::to_string(lines_drawn_) + "A\x1b[J");
-  lines_drawn_ = 0;
+std::string LivePanel::erasure() const {
+  return lines_drawn_ > 0 ? "\x1b[" + std::to_string(lines_drawn_) + "A\x1b[J" : std::string();
 }
 
 void LivePanel::draw(const PanelState& state) {
@@ -47,11 +39,10 @@ void LivePanel::draw(const PanelState& state) {
   // One column is kept free: a full last column makes some terminals wrap.
   const auto lines =
       panel_lines(state, (known ? size.ws_col : 100) - 1, std::getenv("NO_COLOR") == nullptr);
-  std::string text;
-  if (lines_drawn_ > 0) text = "\x1b[" + std::to_string(lines_drawn_) + "A\x1b[J";
+  std::string text = erasure();
   for (const std::string& line : lines) text += line + "\n";
-  lines_drawn_ = static_cast<int>(lines.size());
-  write(text);
+  // A frame that found no room leaves the one before it on the screen.
+  if (write(std::move(text))) lines_drawn_ = static_cast<int>(lines.size());
 }
 
 void LivePanel::show(const PanelState& state) {
@@ -74,8 +65,7 @@ void LivePanel::show(const PanelState& state) {
 }
 
 void LivePanel::message(const std::string& text) {
-  erase();
-  write(text + "\n");
+  if (write(erasure() + text + "\n")) lines_drawn_ = 0;
   last_shown_ = Nanos{-1};
 }
 
@@ -85,6 +75,7 @@ void LivePanel::finish(const PanelState& state) {
   else
     write(panel_line(state) + "\n");
   lines_drawn_ = 0;
+  out_.reset();  // waits for the reader, as long as it reads
 }
 
 }  // namespace muster

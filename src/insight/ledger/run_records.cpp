@@ -5,20 +5,10 @@
 #include "trace/segment.h"
 
 namespace muster {
-namespace {
-
-bool is_held(Files& files) {
-  if (!files.stat("lock").ok()) return false;  // asking for the lock would create it
-  const auto lock = files.lock("lock");
-  return !lock.ok() && lock.error().code() == Code::busy;
-}
-
-}  // namespace
-
 Result<RunRecords> read_run(Files& files, const std::string& run_dir) {
   RunRecords records;
   // Before the events: a job that ends in between is then seen as ended.
-  records.live = is_held(files);
+  MUSTER_TRY(records.live, files.is_locked("lock"));
   MUSTER_TRY(const EventLog log, EventLog::open_read_only(run_dir + "/events.sqlite"));
   MUSTER_TRY(const std::vector<Event> events, log.query({}));
   records.jobs = split_jobs(events);

@@ -28,7 +28,8 @@ Nanos HangJudge::limit() const {
 
 std::optional<std::string> HangJudge::look(const ProgressSnapshot& snapshot, Nanos now) {
   if (snapshot.step != step_) {
-    if (step_ > 0 && snapshot.step == step_ + 1) learn(now - step_began_);
+    // Steps may be shorter than the time between two looks: then their mean is learned.
+    if (step_ > 0 && snapshot.step > step_) learn((now - step_began_) / (snapshot.step - step_));
     step_ = snapshot.step;
     step_began_ = now;
     last_change_ = now;
@@ -51,6 +52,20 @@ std::optional<std::string> HangJudge::look(const ProgressSnapshot& snapshot, Nan
   return "no progress for " + format_duration(silence) + " in phase " +
          std::string(phase_name(snapshot.phase)) + ", step " + std::to_string(snapshot.step) +
          " (limit " + format_duration(limit()) + ")";
+}
+
+std::vector<SilentRank> hang_culprits(const std::vector<SilentRank>& silent, size_t running) {
+  std::vector<SilentRank> culprits;
+  for (const SilentRank& rank : silent)
+    if (!rank.progress.waiting) culprits.push_back(rank);
+  if (!culprits.empty() || silent.size() < running || silent.empty()) return culprits;
+  const int64_t behind =
+      std::min_element(silent.begin(), silent.end(), [](const auto& a, const auto& b) {
+        return a.progress.step < b.progress.step;
+      })->progress.step;
+  for (const SilentRank& rank : silent)
+    if (rank.progress.step == behind) culprits.push_back(rank);
+  return culprits;
 }
 
 }  // namespace muster

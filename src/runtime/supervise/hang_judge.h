@@ -1,6 +1,7 @@
 // HangJudge: is the silence of a rank longer than it has ever had reason to be? One per rank and
 // start. Pure: fed with progress snapshots and the time, it answers whether the rank is silent, and
-// for how long. It learns the times of its steps; nothing counts in declared long phases.
+// for how long. It learns the times of its steps; nothing counts in declared long phases. Who is to
+// blame among silent ranks: hang_culprits.
 //
 // Silent: no change of the page for max(least, times_p99 x p99 of its step times), again after
 // `confirm`. Before the first step is done: for start_limit.
@@ -38,5 +39,16 @@ class HangJudge {
   std::vector<int64_t> step_times_;  // the last kKept, a ring
   size_t next_ = 0;
 };
+
+struct SilentRank {
+  int32_t rank = 0;
+  ProgressSnapshot progress;
+  std::string what;  // the judge's words
+};
+
+// Of `silent` ranks among `running` ones those that the others wait for: who is silent without
+// waiting itself. Ranks that wait are blamed only when every running rank does: then those furthest
+// behind. Empty: no verdict yet, since somebody who is not silent keeps the waiting ones waiting.
+std::vector<SilentRank> hang_culprits(const std::vector<SilentRank>& silent, size_t running);
 
 }  // namespace muster

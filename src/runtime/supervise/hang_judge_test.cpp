@@ -54,6 +54,57 @@ TEST(HangJudge, LearnsFromTheStepsOfTheRank) {
   EXPECT_FALSE(slow.pass(seconds{15}));
 }
 
+TEST(HangJudge, LearnsFromStepsShorterThanTheTimeBetweenTwoLooks) {
+  Watched watched;
+  watched.page.phase = Phase::step;
+  for (int look = 0; look < 100; ++look) {
+    watched.page.step += 7;
+    ++watched.page.ops;
+    EXPECT_FALSE(watched.pass(milliseconds{100}));
+  }
+  EXPECT_EQ(watched.judge.limit(), seconds{5});  // not the start's two minutes
+  EXPECT_TRUE(watched.pass(seconds{8}));
+}
+
+TEST(HangJudge, AResumedRunDoesNotTakeItsStepNumberForAStepTime) {
+  Watched resumed;
+  EXPECT_FALSE(resumed.pass(seconds{60}));  // restoring
+  resumed.page.step = 1000;
+  ++resumed.page.ops;
+  EXPECT_FALSE(resumed.pass(seconds{30}));
+  EXPECT_EQ(resumed.judge.limit(), policy().start_limit);  // no step is done yet
+  resumed.page.step = 1001;
+  ++resumed.page.ops;
+  EXPECT_FALSE(resumed.pass(milliseconds{100}));
+  EXPECT_EQ(resumed.judge.limit(), seconds{150});  // 5 x 30 s
+}
+
+SilentRank silent(int32_t rank, int64_t step, bool waiting) {
+  SilentRank s;
+  s.rank = rank;
+  s.progress.step = step;
+  s.progress.waiting = waiting;
+  return s;
+}
+
+std::vector<int32_t> culprits(const std::vector<SilentRank>& all, size_t running) {
+  std::vector<int32_t> ranks;
+  for (const SilentRank& s : hang_culprits(all, running)) ranks.push_back(s.rank);
+  return ranks;
+}
+
+TEST(HangCulprits, AreThoseTheOthersWaitFor) {
+  using Ranks = std::vector<int32_t>;
+  EXPECT_EQ(culprits({}, 4), Ranks{});
+  // Rank 2 stands still; the others are silent because of it.
+  EXPECT_EQ(culprits({silent(0, 7, true), silent(2, 7, false), silent(3, 7, true)}, 4), Ranks{2});
+  EXPECT_EQ(culprits({silent(1, 7, false), silent(2, 7, false)}, 4), (Ranks{1, 2}));
+  // Those who wait are silent first: rank 1 still has time.
+  EXPECT_EQ(culprits({silent(0, 7, true)}, 2), Ranks{});
+  // All wait for each other: the one furthest behind.
+  EXPECT_EQ(culprits({silent(0, 7, true), silent(1, 6, true), silent(2, 7, true)}, 3), Ranks{1});
+}
+
 TEST(HangJudge, BeforeTheFirstStepTheStartLimitHolds) {
   Watched starting;
   EXPECT_FALSE(starting.pass(seconds{119}));

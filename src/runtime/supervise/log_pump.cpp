@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -72,6 +73,7 @@ struct LogPump::Impl {
     OwnedFd file;
     bool file_failed = false;
     bool ended = false;
+    size_t bytes = 0;  // read so far
     Nanos pending_since{0};
     explicit Source(Stream s) : spec(std::move(s)), lines(spec.label) {}
   };
@@ -94,13 +96,14 @@ struct LogPump::Impl {
   std::vector<uint64_t> forgotten;
   Drops drops;
   bool finishing = false;
-  Nanos finish_by{0};
+  Nanos stall{0}, finish_by{0};
 
   // The pump's thread only.
   std::vector<std::unique_ptr<Source>> sources;
   std::unordered_map<uint64_t, std::vector<Source*>> by_worker;
   size_t open = 0;
   std::string out_batch, err_batch;
+  Nanos last_read{0};  // when bytes came, or finishing began
   std::vector<char> buffer = std::vector<char>(kReadBytes);
   std::thread thread;
 
@@ -129,7 +132,13 @@ struct LogPump::Impl {
       write_batches();
     }
     for (auto& source : sources) {
-      if (!source->ended) end(*source);
+      if (source->ended) continue;
+      int unread = 0;
+      if (ioctl(source->spec.pipe.get(), FIONREAD, &unread) == 0) {
+        std::lock_guard lock(mutex);
+        drops.unread_bytes += unread;
+      }
+      end(*source);
     }
     write_batches();
   }
@@ -137,7 +146,7 @@ struct LogPump::Impl {
   int wait_ms() {
     std::lock_guard lock(mutex);
     if (finishing) {
-      const Nanos left = finish_by - clock->now();
+      const Nanos left = std::min(finish_by, last_read + stall) - clock->now();
       return static_cast<int>(std::max<int64_t>(0, left.count() / 1'000'000 + 1));
     }
     return out->interactive() || err->interactive() ? 25 : -1;
@@ -165,7 +174,9 @@ struct LogPump::Impl {
     for (uint64_t worker : old) forget(worker);
     for (Question* question : asked) answer(*question);
     std::lock_guard lock(mutex);
-    return finishing && arriving.empty() && (open == 0 || clock->now() >= finish_by);
+    if (!finishing || !arriving.empty()) return false;
+    if (last_read == Nanos{0}) last_read = clock->now();
+    return open == 0 || clock->now() >= std::min(finish_by, last_read + stall);
   }
 
   void forget(uint64_t worker) {
@@ -178,7 +189,11 @@ struct LogPump::Impl {
   void answer(Question& question) {
     std::vector<std::string> lines;
     for (Source* source : by_worker[question.worker]) {
-      while (!source->ended && pull(*source)) {
+      const int capacity = fcntl(source->spec.pipe.get(), F_GETPIPE_SZ);
+      for (size_t read = 0; !source->ended && read < static_cast<size_t>(std::max(capacity, 1));) {
+        const size_t before = source->bytes;
+        if (!pull(*source)) break;
+        read += source->bytes - before;
       }
       if (lines.empty() || source->spec.error) {
         std::vector<std::string> found = source->tail.lines(question.count);
@@ -205,6 +220,8 @@ struct LogPump::Impl {
       end(source);
       return false;
     }
+    if (last_read != Nanos{0}) last_read = clock->now();
+    source.bytes += static_cast<size_t>(n);
     const std::string_view bytes(buffer.data(), static_cast<size_t>(n));
     source.tail.append(bytes);
     if (!source.spec.file.empty()) write_file(source, bytes);
@@ -298,7 +315,7 @@ Result<std::unique_ptr<LogPump>> LogPump::start(const Clock& clock, const Option
 }
 
 LogPump::~LogPump() {
-  finish(Nanos{0});
+  finish(Nanos{0}, Nanos{0});
 }
 
 void LogPump::add(Stream stream) {
@@ -325,12 +342,13 @@ void LogPump::forget(uint64_t worker) {
   impl_->forgotten.push_back(worker);
 }
 
-void LogPump::finish(Nanos limit) {
+void LogPump::finish(Nanos stall, Nanos most) {
   if (!impl_->thread.joinable()) return;
   {
     std::lock_guard lock(impl_->mutex);
     impl_->finishing = true;
-    impl_->finish_by = impl_->clock->now() + limit;
+    impl_->stall = stall;
+    impl_->finish_by = impl_->clock->now() + most;
   }
   impl_->notify();
   impl_->thread.join();

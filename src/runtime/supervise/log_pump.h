@@ -39,21 +39,23 @@ class LogPump {
 
   void add(Stream stream);
 
-  // After the worker has ended: reads what its pipes still hold and returns its last lines, of
-  // standard error if there are any, else of standard output.
+  // After the worker has ended: reads what its pipes hold at this moment (what it left running may
+  // write on for ever) and returns its last lines, of standard error if there are any, else of
+  // standard output.
   std::vector<std::string> last_lines(uint64_t worker, size_t count);
 
   // Drops what is kept of a worker that ended earlier.
   void forget(uint64_t worker);
 
-  // Reads until every pipe is at its end (no writer is left) or `limit` has passed, then writes
-  // everything out.
-  void finish(Nanos limit);
+  // Reads until every pipe is at its end (no writer is left), nothing has come for `stall`, or
+  // `most` has passed, then writes everything out. What a pipe still holds then is counted.
+  void finish(Nanos stall, Nanos most);
 
   struct Drops {
     int64_t terminal_lines = 0;
     int64_t file_lines = 0;
-    std::string file_error;  // the first one
+    int64_t unread_bytes = 0;  // in pipes that finish() gave up
+    std::string file_error;    // the first one
   };
   Drops drops() const;
 

@@ -3,8 +3,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -21,6 +23,8 @@ std::string read_file(const std::string& path) {
   out << in.rdbuf();
   return out.str();
 }
+
+constexpr Nanos kPatience = std::chrono::seconds{20};
 
 class LogPumpTest : public testing::Test {
  protected:
@@ -83,7 +87,7 @@ TEST_F(LogPumpTest, ManyWritersGiveWholeLabelledLinesAndExactFiles) {
     });
   }
   for (std::thread& writer : writers) writer.join();
-  pump->finish(std::chrono::seconds{10});
+  pump->finish(kPatience, kPatience);
   std::istringstream screen(read_file(folder_ + "/screen"));
   std::vector<int> next(kWriters, 0);
   for (std::string line; std::getline(screen, line);) {
@@ -124,7 +128,7 @@ TEST_F(LogPumpTest, AReaderThatDoesNotReadBlocksNobodyAndIsTold) {
   constexpr int kLines = 40'000;  // 4 MB into a queue of 1 MiB behind a full pipe
   for (int i = 0; i < kLines; ++i) put(out, line + "\n");
   out.reset();
-  pump->finish(std::chrono::seconds{10});
+  pump->finish(kPatience, kPatience);
   EXPECT_GT(pump->drops().terminal_lines, 0);
   EXPECT_EQ(read_file(file(1, false)).size(), size_t{100} * kLines);  // the file has them all
 }
@@ -138,7 +142,7 @@ TEST_F(LogPumpTest, AReaderThatLeftIsNoError) {
   OwnedFd out = add(*pump, 1, false, false);
   put(out, "a\nb\n");
   out.reset();
-  pump->finish(std::chrono::seconds{10});
+  pump->finish(kPatience, kPatience);
 }
 
 TEST_F(LogPumpTest, AFileThatCannotBeWrittenIsCountedAndNamed) {
@@ -147,7 +151,7 @@ TEST_F(LogPumpTest, AFileThatCannotBeWrittenIsCountedAndNamed) {
   OwnedFd out = add(*pump, 1, false, true);
   put(out, "a\nb\n");
   out.reset();
-  pump->finish(std::chrono::seconds{10});
+  pump->finish(kPatience, kPatience);
   EXPECT_EQ(pump->drops().file_lines, 2);
   EXPECT_NE(pump->drops().file_error.find("/logs/1/out"), std::string::npos);
   EXPECT_EQ(read_file(folder_ + "/screen"), "[1] a\n[1] b\n");
@@ -158,9 +162,31 @@ TEST_F(LogPumpTest, FinishDoesNotWaitForAPipeThatSomebodyKeepsOpen) {
   OwnedFd out = add(*pump, 1, false, false);
   put(out, "said\n");
   const Nanos before = clock_.now();
-  pump->finish(std::chrono::milliseconds{50});
-  EXPECT_LT(clock_.now() - before, std::chrono::seconds{10});
+  pump->finish(std::chrono::milliseconds{50}, kPatience);
+  EXPECT_LT(clock_.now() - before, kPatience);
   EXPECT_EQ(read_file(folder_ + "/screen"), "[1] said\n");
+}
+
+// What a rank left behind writes on for ever: neither the question after its last lines nor the
+// end may wait for that.
+TEST_F(LogPumpTest, AWriterThatNeverStopsHoldsNobodyUp) {
+  const auto pump = start(screen_.get());
+  OwnedFd out = add(*pump, 1, false, false);
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);  // the pump goes before the writer
+    pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+    fcntl(out.get(), F_SETFL, O_NONBLOCK);
+    const std::string text(4096, '\n');
+    while (!stop)
+      if (write(out.get(), text.data(), text.size()) < 0) std::this_thread::yield();
+  });
+  static_cast<void>(pump->last_lines(1, 5));
+  pump->finish(kPatience, std::chrono::milliseconds{50});
+  stop = true;
+  writer.join();
 }
 
 }  // namespace

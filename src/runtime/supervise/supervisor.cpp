@@ -30,7 +30,9 @@ namespace muster {
 namespace {
 
 constexpr size_t kReportedLines = 50;
-constexpr Nanos kDrainLimit = std::chrono::milliseconds{200};
+// Nobody of the job is left when its output is read to the end; a disk may be slow all the same.
+constexpr Nanos kDrainStall = std::chrono::milliseconds{200};
+constexpr Nanos kDrainLimit = std::chrono::minutes{1};
 constexpr int kStoreBacklog = 4096;
 constexpr uint64_t kTemplateId = uint64_t{1} << 62;
 constexpr int kTemplateReplacements = 2;
@@ -222,13 +224,16 @@ struct Supervisor::Impl {
       close_wave();
       if (requested_stop != 0) stop(std::exchange(requested_stop, 0));
     }
-    pump->finish(kDrainLimit);
+    pump->finish(kDrainStall, kDrainLimit);
     JobReport report = machine.report();
     const LogPump::Drops drops = pump->drops();
     report.dropped_lines = drops.terminal_lines + drops.file_lines;
     if (drops.terminal_lines > 0)
       seams.log.warning("the terminal's reader was too slow; lines were left out there",
                         {{"lines", drops.terminal_lines}});
+    if (drops.unread_bytes > 0)
+      seams.log.warning("output was left in pipes that somebody kept open",
+                        {{"bytes", drops.unread_bytes}});
     if (!drops.file_error.empty())
       seams.log.warning("log lines could not be written",
                         {{"lines", drops.file_lines}, {"error", drops.file_error}});
@@ -624,22 +629,23 @@ struct Supervisor::Impl {
 
   void tick() {
     std::vector<WorkerView> views;
-    std::vector<int32_t> silent;
-    std::string what;
+    std::vector<SilentRank> silent;
+    size_t running = 0;
     const Nanos now = seams.clock.now();
     for (auto& [id, worker] : workers) {
       views.push_back(worker.view);
       if (!worker.view.running || !worker.judge) continue;
-      const auto verdict = worker.judge->look(read_progress(worker.trace->progress()), now);
-      if (!verdict) continue;
-      if (silent.empty()) what = *verdict;
-      silent.push_back(worker.view.rank.value);
+      ++running;
+      const ProgressSnapshot progress = read_progress(worker.trace->progress());
+      const auto verdict = worker.judge->look(progress, now);
+      if (verdict) silent.push_back({worker.view.rank.value, progress, *verdict});
     }
+    const std::vector<SilentRank> culprits = hang_culprits(silent, running);
     observer->ticked(views);
-    if (!silent.empty()) {
+    if (!culprits.empty()) {
       JobEvent hang{JobEvent::Kind::hang};
-      hang.ranks = std::move(silent);
-      hang.text = std::move(what);
+      for (const SilentRank& culprit : culprits) hang.ranks.push_back(culprit.rank);
+      hang.text = culprits.front().what;
       hang.progress = best_step();
       feed(std::move(hang));
     }

@@ -151,6 +151,7 @@ Status WorkerRun::join() {
   const OpenSpan span(writer_, recorder_.intern(trace_name::kInitRendezvous));
   GroupOptions options;
   options.progress = Progress::thread;
+  options.on_wait = [this](bool waiting) { progress_.wait_for_others(waiting); };
   if (config_.train.comm_timeout.count() > 0) options.timeout = config_.train.comm_timeout;
   MUSTER_TRY(group_, open_group(seams_.environment, seams_.transport, seams_.random, options)
                          .context("join the other ranks"));
@@ -382,12 +383,10 @@ Status WorkerRun::step(int64_t number) {
 
   // What all ranks must agree on before the next step, in one sum: FLOPs of the step, who was asked
   // to stop, whose save still runs, whose save failed.
-  const WorkerCommand command = progress_.take_command();
-  const bool wants_stop = stop_requested.load() || command == WorkerCommand::checkpoint_then_stop;
+  const bool wants_stop = stop_requested.load();
   const bool save_open = keeper_->in_flight();
   std::vector<int64_t> agreed = {flops, wants_stop ? 1 : 0, save_open && !keeper_->ready() ? 1 : 0,
-                                 keeper_->wants_retry() ? 1 : 0,
-                                 command == WorkerCommand::checkpoint_now ? 1 : 0};
+                                 keeper_->wants_retry() ? 1 : 0};
   MUSTER_TRY(group_->all_reduce(std::span(agreed), ReduceOp::sum).wait());
   stopping_ = agreed[1] > 0 || (config_.train.stop_after > 0 && number >= config_.train.stop_after);
   if (save_open && agreed[2] == 0) MUSTER_TRY(keeper_->finish());
@@ -398,7 +397,7 @@ Status WorkerRun::step(int64_t number) {
   // A skipped step changed nothing that is worth keeping, and what made it fail may be in the
   // state.
   const bool sound = bad_steps_ == 0;
-  if ((due || last || retry || agreed[4] > 0) && sound && !keeper_->in_flight()) {
+  if ((due || last || retry) && sound && !keeper_->in_flight()) {
     save_attempts_ = retry ? save_attempts_ + 1 : 0;
     const Nanos from = seams_.clock.now();
     const Span span(writer_, recorder_.intern(trace_name::kCkptExposed),
@@ -407,7 +406,7 @@ Status WorkerRun::step(int64_t number) {
     saved_step_ = number;
     checkpoint_wait += seams_.clock.now() - from;
   }
-  progress_.end_step(report.loss, static_cast<uint64_t>(tokens_done_), 0);
+  progress_.end_step(report.loss, static_cast<uint64_t>(tokens_done_));
   writer_.complete(recorder_.intern(trace_name::kStep), begin_ticks, writer_.now(),
                    static_cast<uint64_t>(number));
   if (coordinator()) {
