@@ -2,26 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
 #include <utility>
 
 #include "ckpt/commit.h"
 #include "ckpt/digest.h"
 #include "ckpt/retention.h"
 #include "ckpt/scan.h"
+#include "train/loop/start_check.h"
 #include "train/model/model_checkpoint.h"
-#include "train/ops/kernels.h"
 #include "train/spec/checkpoint_model.h"
 
 namespace muster {
 namespace {
-
-// Lanes decide the tree of additions (comm/rank_tree.h).
-constexpr const char* kLanesChoice = "batch.virtual_shards";
-
-std::string numerics_mode(const TrainConfig& config) {
-  return config.train.mode == TrainSettings::Mode::strict ? "strict" : "fast";
-}
 
 State describe(Model<float>& model, Moments<float>& moments) {
   State state;
@@ -63,16 +55,7 @@ StateKeeper::~StateKeeper() {
 Result<std::unique_ptr<StateKeeper>> StateKeeper::make(Seams seams, const Warm& warm,
                                                        Model<float>& model,
                                                        Moments<float>& moments) {
-  RingOptions ring;
-  ring.buffers = static_cast<size_t>(warm.config.checkpoint.ring_buffers);
-  ring.buffer_bytes = static_cast<size_t>(warm.config.checkpoint.ring_buffer_size.count);
-  // Pieces of whole MiB that make up a buffer, whatever its size.
-  ring.piece_bytes = std::gcd(ring.piece_bytes, ring.buffer_bytes);
-  if (ring.piece_bytes % (1 << 20) != 0) {
-    return Error(Code::invalid_argument,
-                 fmt::format("checkpoint.ring_buffer_size = {} bytes is not a number of whole MiB",
-                             ring.buffer_bytes));
-  }
+  MUSTER_TRY(const RingOptions ring, ring_options(warm.config.checkpoint));
   auto writer = std::async(std::launch::async, [&files = seams.files, ring] {
     return ShardWriter::make(files, ring).context("checkpoint buffers");
   });
@@ -80,43 +63,10 @@ Result<std::unique_ptr<StateKeeper>> StateKeeper::make(Seams seams, const Warm& 
       new StateKeeper(seams, warm, model, describe(model, moments), std::move(writer)));
 }
 
-Status StateKeeper::check_numerics(const Manifest& manifest) const {
-  const auto differs = [](std::string_view what, const auto& then, const auto& now) {
-    return Error(Code::invalid_argument,
-                 fmt::format("the checkpoint was written with {} = {} and this run has {}; the "
-                             "numbers would not continue. "
-                             "Use the same setting, or start a new run",
-                             what, then, now));
-  };
-  const Numerics& n = manifest.numerics;
-  const std::string mode = numerics_mode(warm_.config);
-  if (n.mode != mode) return differs("train.mode", n.mode, mode);
-  if (n.k_blocks != ops::kKBlocks) return differs("K-blocks", n.k_blocks, ops::kKBlocks);
-  const int64_t micro_batches = warm_.config.batch.micro_batches_per_step;
-  if (n.micro_batches != micro_batches)
-    return differs("batch.micro_batches_per_step", n.micro_batches, micro_batches);
-  const auto seed = static_cast<uint64_t>(warm_.config.train.seed);
-  if (manifest.scalars.rng_seed != seed)
-    return differs("train.seed", manifest.scalars.rng_seed, seed);
-  const auto lanes = n.choices.find(kLanesChoice);
-  const std::string own_lanes = std::to_string(warm_.config.batch.virtual_shards);
-  if (lanes != n.choices.end() && lanes->second != own_lanes)
-    return differs("batch.virtual_shards", lanes->second, own_lanes);
-  const std::string tokenizer = warm_.tokenizer.fingerprint().hex();
-  if (manifest.tokenizer != tokenizer) {
-    return Error(Code::invalid_argument,
-                 fmt::format("the checkpoint belongs to the tokenizer {} and this run has {}; put "
-                             "the run's tokenizer.json "
-                             "back, or start a new run",
-                             manifest.tokenizer, tokenizer));
-  }
-  return {};
-}
-
 Result<std::optional<ScalarState>> StateKeeper::load(const std::string& folder) {
   MUSTER_TRY(auto reader, CheckpointReader::open(seams_.files, folder));
-  MUSTER_TRY(check_numerics(reader.manifest()).context(folder));
-  MUSTER_TRY(restore_state(reader, state_).context(folder));
+  MUSTER_TRY(check_continues(reader.manifest(), warm_).context(folder));
+  MUSTER_TRY(restore_state(reader, state_));
   parent_uuid_ = reader.manifest().uuid;
   return std::optional(state_.scalars);
 }
@@ -308,10 +258,7 @@ void StateKeeper::commit(std::vector<ShardReport> reports) {
   manifest.scalars = saving_;
   manifest.config = warm_.config_text;
   manifest.tokenizer = warm_.tokenizer.fingerprint().hex();
-  manifest.numerics.mode = numerics_mode(warm_.config);
-  manifest.numerics.k_blocks = ops::kKBlocks;
-  manifest.numerics.micro_batches = warm_.config.batch.micro_batches_per_step;
-  manifest.numerics.choices[kLanesChoice] = std::to_string(warm_.config.batch.virtual_shards);
+  manifest.numerics = numerics_of(warm_.config);
   request.attachments = model_attachments(model_.spec(), warm_.tokenizer_json);
 
   outcome_ = std::make_unique<CommitOutcome>();

@@ -46,8 +46,7 @@ class StateKeeper {
 
   // Collective. Brings back the newest checkpoint that verifies on every rank, or nothing when
   // there is none. A checkpoint that turns out damaged while it is read is passed over by all.
-  // Errors: invalid_argument when the newest one was written with other numerics; those of the
-  // communicator.
+  // Errors: those of check_continues (start_check.h) for the newest one, and of the communicator.
   Result<std::optional<ScalarState>> restore();
 
   // Collective. Starts a save of the state as it is. What goes wrong on disk is a failed save, not
@@ -76,7 +75,6 @@ class StateKeeper {
   StateKeeper(Seams seams, const Warm& warm, const Model<float>& model, State state,
               std::future<Result<std::unique_ptr<ShardWriter>>> writer);
   Result<std::optional<ScalarState>> load(const std::string& folder);
-  Status check_numerics(const Manifest& manifest) const;
   void commit(std::vector<ShardReport> reports);
   void join_commit();
   void fail(const std::string& why);

@@ -38,8 +38,13 @@ struct Warm {
   DocumentEncoder make_encoder(double fim_rate) const;
 };
 
+// `tokenizer_json` as RUN/tokenizer.json has it or will have it; `isa_name`: the value of
+// MUSTER_ISA, or empty. Errors: those of the tokenizer, and of settings that it does not fit.
+Result<Warm> make_warm(RunDirectory run, const Config& config, Corpus corpus,
+                       std::string tokenizer_json, const std::string& isa_name);
+
 // Reads RUN/config.toml and RUN/tokenizer.json and opens the corpus through `files`, which must
-// outlive the result. `isa_name`: the value of MUSTER_ISA, or empty.
+// outlive the result.
 Result<Warm> warm_up(Files& files, RunDirectory run, const std::string& isa_name);
 
 // The corpus that settings describe.

@@ -165,17 +165,7 @@ Status WorkerRun::build() {
   MUSTER_TRY(model_, Model<float>::make(config_.model));
   MUSTER_TRY(moments_, Moments<float>::make(model_->spec()));
 
-  StepLayout layout;
-  layout.micro_batches = config_.batch.micro_batches_per_step;
-  layout.lanes = config_.batch.virtual_shards;
-  layout.world = group_->world();
-  layout.rank = group_->rank();
-  layout.work =
-      Workload::causal(config_.batch.sequences_per_micro_batch, config_.data.sequence_length);
-  PlanOptions options;
-  options.memory_budget = config_.train.memory_budget;
-  MUSTER_TRY(PlannedStep planned, plan_step(model_->spec(), layout, options));
-
+  MUSTER_TRY(PlannedStep planned, plan_step(config_, group_->world(), group_->rank()));
   const int64_t tokens = config_.tokens_per_micro_batch();
   const int64_t longest = std::max(tokens, config_.model.context);
   const int64_t scratch = StepExecutor<float>::scratch_bytes(planned, team_.size()) +
@@ -243,13 +233,6 @@ Status WorkerRun::restore() {
     steps_done_ = found->schedule_step;
     saved_step_ = steps_done_;
     updates_done_ = found->step;
-    if (steps_done_ > config_.train.steps) {
-      return Error(
-          Code::invalid_argument,
-          fmt::format("the newest checkpoint is at step {}, beyond train.steps = {}; raise "
-                      "--steps, or remove the newer checkpoints from {}",
-                      steps_done_, config_.train.steps, warm_.run.checkpoints()));
-    }
     MUSTER_TRY(cursor_, LoaderCursor::from_text(found->loader_cursor));
     for (const Scalar& scalar : found->others) {
       if (scalar.name == "tokens") tokens_done_ = static_cast<int64_t>(scalar.bits);
