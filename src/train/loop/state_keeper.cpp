@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <utility>
 
 #include "ckpt/commit.h"
@@ -35,8 +36,9 @@ State describe(Model<float>& model, Moments<float>& moments) {
 }  // namespace
 
 struct StateKeeper::CommitOutcome {
+  std::atomic<bool> ended = false;  // the rest is complete
   std::optional<Error> error;
-  std::string folder;
+  std::string folder, uuid;
   std::vector<std::string> warnings;
 };
 
@@ -240,7 +242,6 @@ Status StateKeeper::finish() {
     return {};
   }
   if (coordinator) commit(std::move(reports));
-  parent_uuid_ = uuid_;
   return {};
 }
 
@@ -263,22 +264,27 @@ void StateKeeper::commit(std::vector<ShardReport> reports) {
 
   outcome_ = std::make_unique<CommitOutcome>();
   commit_thread_ = std::thread([this, outcome = outcome_.get(), request = std::move(request)] {
-    auto committed = commit_checkpoint(seams_.files, request);
-    if (!committed.ok()) {
-      outcome->error = std::move(committed).error();
-      static_cast<void>(abandon_checkpoint(seams_.files, request.folder).ok());
-      return;
-    }
-    outcome->folder = committed->folder;
-    outcome->warnings = committed->warnings;
-    const auto kept =
-        apply_retention(seams_.files, warm_.run.checkpoints(), warm_.config.checkpoint.keep, {});
-    if (!kept.ok())
-      outcome->warnings.push_back(kept.error().to_string());
-    else
-      outcome->warnings.insert(outcome->warnings.end(), kept->problems.begin(),
-                               kept->problems.end());
+    write_commit(request, *outcome);
+    outcome->ended.store(true);
   });
+}
+
+void StateKeeper::write_commit(const CommitRequest& request, CommitOutcome& outcome) {
+  auto committed = commit_checkpoint(seams_.files, request);
+  if (!committed.ok()) {
+    outcome.error = std::move(committed).error();
+    static_cast<void>(abandon_checkpoint(seams_.files, request.folder).ok());
+    return;
+  }
+  outcome.folder = committed->folder;
+  outcome.uuid = request.manifest.uuid;
+  outcome.warnings = committed->warnings;
+  const auto kept =
+      apply_retention(seams_.files, warm_.run.checkpoints(), warm_.config.checkpoint.keep, {});
+  if (!kept.ok())
+    outcome.warnings.push_back(kept.error().to_string());
+  else
+    outcome.warnings.insert(outcome.warnings.end(), kept->problems.begin(), kept->problems.end());
 }
 
 void StateKeeper::join_commit() {
@@ -286,14 +292,17 @@ void StateKeeper::join_commit() {
   commit_thread_.join();
   for (const std::string& warning : outcome_->warnings)
     seams_.log.warning("checkpoint", {{"warning", warning}});
-  if (outcome_->error)
+  if (outcome_->error) {
     fail(outcome_->error->to_string());
-  else
+  } else {
     newest_ = outcome_->folder;
+    parent_uuid_ = outcome_->uuid;
+  }
 }
 
 bool StateKeeper::wants_retry() {
-  // Only a thread that has ended is joined here: the step thread does not wait for the disk.
+  // Only a commit that has ended is taken in here: the step thread does not wait for the disk.
+  if (commit_thread_.joinable() && outcome_->ended.load()) join_commit();
   return failed_;
 }
 

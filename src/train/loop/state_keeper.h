@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/result.h"
+#include "ckpt/commit.h"
 #include "ckpt/shard_writer.h"
 #include "ckpt/state.h"
 #include "comm/communicator.h"
@@ -61,7 +62,8 @@ class StateKeeper {
   Status finish();
   // Collective. Waits until nothing is in flight and the commit is done.
   Status drain();
-  // The last save failed (here or in rank 0's commit). Agree on it before acting.
+  // The last save failed (here or in rank 0's commit, which is logged when this first sees it): ask
+  // at every step, and agree on it before acting.
   bool wants_retry();
   // Why the last save failed, as far as this rank knows.
   const std::string& failure() const { return failure_; }
@@ -75,7 +77,9 @@ class StateKeeper {
   StateKeeper(Seams seams, const Warm& warm, const Model<float>& model, State state,
               std::future<Result<std::unique_ptr<ShardWriter>>> writer);
   Result<std::optional<ScalarState>> load(const std::string& folder);
+  struct CommitOutcome;
   void commit(std::vector<ShardReport> reports);
+  void write_commit(const CommitRequest& request, CommitOutcome& outcome);  // commit_thread_
   void join_commit();
   void fail(const std::string& why);
 
@@ -95,8 +99,8 @@ class StateKeeper {
   ScalarState saving_;
 
   std::thread commit_thread_;  // rank 0
-  struct CommitOutcome;
-  std::unique_ptr<CommitOutcome> outcome_;  // written by commit_thread_, read after joining it
+  // Written by commit_thread_, read after it has ended.
+  std::unique_ptr<CommitOutcome> outcome_;
   std::string newest_;
 };
 
