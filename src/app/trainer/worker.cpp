@@ -85,8 +85,9 @@ int work(World& world, const std::map<std::string, std::string>& environment, Fi
   seams.environment.insert(environment.begin(), environment.end());
   if (warm.config.train.mode == TrainSettings::Mode::fast) {
     seams.vendor = open_vendor(static_cast<int>(warm.config.train.threads));
+    seams.vendor_name = vendor_text();
     if (seams.vendor == nullptr)
-      world.log.info("fast mode uses our own kernels", {{"vendor", vendor_text()}});
+      world.log.info("fast mode uses our own kernels", {{"vendor", seams.vendor_name}});
   }
   seams.peak_flops_per_second = peak;
   return run_worker(warm, seams, recorder, injections);

@@ -97,7 +97,8 @@ inline bool wait_until(const std::function<bool()>& condition) {
 
 // One rank that is alone.
 struct Rank0 {
-  Rank0(SimFiles& f, const Config& config) : files(f), run(warm(f, config)) {
+  Rank0(SimFiles& f, const Config& config, std::string vendor_name = "")
+      : files(f), vendor(std::move(vendor_name)), run(warm(f, config)) {
     model->initialize(1, team);
   }
 
@@ -110,16 +111,20 @@ struct Rank0 {
   }
 
   SimFiles& files;
+  std::string vendor;
   SimClock clock;
   SimRandom random{3};
   KeptLog log{clock};
   ThreadTeam team{1};
   Warm run;
+  ops::GemmChooser chooser{clock};
   std::unique_ptr<Communicator> group = solo_group(clock, GroupOptions{}).value();
   std::unique_ptr<Model<float>> model = Model<float>::make(run.config.model).value();
   Moments<float> moments = Moments<float>::make(model->spec()).value();
   std::unique_ptr<StateKeeper> keeper =
-      StateKeeper::make({clock, random, files, log.log, *group}, run, *model, moments).value();
+      StateKeeper::make({clock, random, files, log.log, *group, chooser, vendor}, run, *model,
+                        moments)
+          .value();
 };
 
 }  // namespace muster::loop_rig

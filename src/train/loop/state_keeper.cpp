@@ -9,12 +9,16 @@
 #include "ckpt/digest.h"
 #include "ckpt/retention.h"
 #include "ckpt/scan.h"
+#include "train/loop/kernel_choices.h"
 #include "train/loop/start_check.h"
 #include "train/model/model_checkpoint.h"
 #include "train/spec/checkpoint_model.h"
 
 namespace muster {
 namespace {
+
+// Fast mode: name and version of the vendor's kernels.
+constexpr const char* kVendorChoice = "vendor";
 
 State describe(Model<float>& model, Moments<float>& moments) {
   State state;
@@ -69,8 +73,20 @@ Result<std::optional<ScalarState>> StateKeeper::load(const std::string& folder) 
   MUSTER_TRY(auto reader, CheckpointReader::open(seams_.files, folder));
   MUSTER_TRY(check_continues(reader.manifest(), warm_).context(folder));
   MUSTER_TRY(restore_state(reader, state_));
+  MUSTER_TRY(restore_choices(reader.manifest().numerics).context(folder));
   parent_uuid_ = reader.manifest().uuid;
   return std::optional(state_.scalars);
+}
+
+Status StateKeeper::restore_choices(const Numerics& numerics) {
+  const auto vendor = numerics.choices.find(kVendorChoice);
+  if (vendor != numerics.choices.end() && vendor->second != seams_.vendor) {
+    seams_.log.warning(
+        "the vendor's kernels are not those of the checkpoint; fast mode will not "
+        "repeat its bits",
+        {{"then", vendor->second}, {"now", seams_.vendor}});
+  }
+  return seams_.chooser.restore(kernel_choices_of(numerics.choices, seams_.group.rank().value));
 }
 
 Result<std::optional<ScalarState>> StateKeeper::restore() {
@@ -179,6 +195,12 @@ Status StateKeeper::begin(const ScalarState& scalars) {
   uuid_ = answer.substr(0, answer.find(' '));
   folder_ = answer.substr(answer.find(' ') + 1);
   saving_ = scalars;
+  numerics_ = numerics_of(warm_.config);
+  if (warm_.config.train.mode == TrainSettings::Mode::fast) {
+    MUSTER_TRY(const std::vector<std::string> texts, group.gather_bytes(seams_.chooser.to_text()));
+    numerics_.choices.merge(join_kernel_choices(texts));
+    numerics_.choices[kVendorChoice] = seams_.vendor;
+  }
   failed_ = false;
   own_result_.reset();
   SaveRequest request;
@@ -259,7 +281,7 @@ void StateKeeper::commit(std::vector<ShardReport> reports) {
   manifest.scalars = saving_;
   manifest.config = warm_.config_text;
   manifest.tokenizer = warm_.tokenizer.fingerprint().hex();
-  manifest.numerics = numerics_of(warm_.config);
+  manifest.numerics = numerics_;
   request.attachments = model_attachments(model_.spec(), warm_.tokenizer_json);
 
   outcome_ = std::make_unique<CommitOutcome>();

@@ -28,6 +28,7 @@
 #include "train/execute/moments.h"
 #include "train/loop/warm.h"
 #include "train/model/model.h"
+#include "train/ops/gemm_chooser.h"
 
 namespace muster {
 
@@ -39,6 +40,9 @@ class StateKeeper {
     Files& files;
     Log& log;
     Communicator& group;
+    // Fast mode's choices are part of what is saved and restored.
+    ops::GemmChooser& chooser;
+    std::string vendor;  // whose kernels fast mode may choose: name and version
   };
   // All must outlive the keeper. What goes wrong with the ring of buffers is a failed save.
   static Result<std::unique_ptr<StateKeeper>> make(Seams seams, const Warm& warm,
@@ -78,6 +82,7 @@ class StateKeeper {
               std::future<Result<std::unique_ptr<ShardWriter>>> writer);
   Result<std::optional<ScalarState>> load(const std::string& folder);
   struct CommitOutcome;
+  Status restore_choices(const Numerics& numerics);
   void commit(std::vector<ShardReport> reports);
   void write_commit(const CommitRequest& request, CommitOutcome& outcome);  // commit_thread_
   void join_commit();
@@ -97,6 +102,7 @@ class StateKeeper {
   std::string failure_;
   std::string folder_, uuid_, parent_uuid_;
   ScalarState saving_;
+  Numerics numerics_;  // of the save
 
   std::thread commit_thread_;  // rank 0
   // Written by commit_thread_, read after it has ended.

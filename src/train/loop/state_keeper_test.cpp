@@ -64,5 +64,41 @@ TEST_F(StateKeeperTest, TheNewestCheckpointComesBackInAnotherJob) {
   EXPECT_EQ(next.keeper->digest(**found), digest);
 }
 
+TEST(StateKeeper, FastModesChoicesAreInTheManifestAndComeBackFromIt) {
+  SimClock clock;
+  SimFiles files(clock);
+  const Config fast = settings({"train.mode=fast"});
+  const ops::GemmShape known{false, true, false, 64, 16, 32}, other{true, false, true, 16, 32, 64};
+  {
+    Rank0 rank(files, fast, "vendor 1");
+    rank.chooser.set(known, ops::GemmChoice::vendor);
+    rank.chooser.set(other, ops::GemmChoice::own);
+    ASSERT_TRUE(rank.keeper->begin(rank.scalars(1)).ok());
+    ASSERT_TRUE(rank.keeper->drain().ok());
+    const Numerics numerics = read_manifest(files, rank.keeper->newest())->numerics;
+    EXPECT_EQ(numerics.choices,
+              (std::map<std::string, std::string>{{"batch.virtual_shards", "8"},
+                                                  {"gemm.NT 64 16 32 0", "vendor"},
+                                                  {"gemm.TN 16 32 64 1", "own"},
+                                                  {"vendor", "vendor 1"}}));
+  }
+  for (const std::string vendor : {"vendor 1", "vendor 2"}) {
+    SCOPED_TRACE(vendor);
+    Rank0 next(files, fast, vendor);
+    next.chooser.set(known, ops::GemmChoice::own);  // whatever it says, the checkpoint decides
+    ASSERT_TRUE(next.keeper->restore().ok());
+    EXPECT_EQ(next.chooser.to_text(), "NT 64 16 32 0 vendor\nTN 16 32 64 1 own\n");
+    EXPECT_EQ(next.log.text().find("will not repeat its bits") != std::string::npos,
+              vendor != "vendor 1");
+  }
+}
+
+TEST_F(StateKeeperTest, StrictModeRecordsNoKernels) {
+  save(1);
+  ASSERT_TRUE(rank_.keeper->drain().ok());
+  EXPECT_EQ(read_manifest(files_, rank_.keeper->newest())->numerics.choices,
+            (std::map<std::string, std::string>{{"batch.virtual_shards", "8"}}));
+}
+
 }  // namespace
 }  // namespace muster

@@ -183,9 +183,9 @@ Status WorkerRun::build() {
                                                   {*model_, *moments_, *exec_, *group_,
                                                    seams_.clock, &recorder_, &writer_},
                                                   execution));
-  MUSTER_TRY(keeper_,
-             StateKeeper::make({seams_.clock, seams_.random, seams_.files, seams_.log, *group_},
-                               warm_, *model_, *moments_));
+  MUSTER_TRY(keeper_, StateKeeper::make({seams_.clock, seams_.random, seams_.files, seams_.log,
+                                         *group_, chooser_, seams_.vendor_name},
+                                        warm_, *model_, *moments_));
   pass_.emplace(*model_, std::max(tokens, config_.data.sequence_length));
   return {};
 }
@@ -204,7 +204,8 @@ Result<std::optional<ValidationResult>> WorkerRun::validate_now() {
   return std::optional(result);
 }
 
-// Fast mode: a run that goes on starts from its own choices, so that it repeats its bits.
+// Fast mode: a run that goes on starts from its own choices, so that it repeats its bits. These are
+// for restarts before the first checkpoint; a checkpoint brings its own.
 Status WorkerRun::choose_kernels() {
   exec_->vendor = seams_.vendor;
   exec_->chooser = &chooser_;
