@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "app/cli/options.h"
 #include "app/trainer/load_checkpoint.h"
@@ -103,15 +104,16 @@ int score_main(World& world, const std::vector<std::string>& words) {
   }
   nlohmann::ordered_json json;
   json["logprobs"] = score->logprobs;
-  json["loss"] = score->loss;
-  json["bits_per_byte"] = score->bits_per_byte ? nlohmann::ordered_json(*score->bits_per_byte)
-                                               : nlohmann::ordered_json(nullptr);
+  const std::optional<double> bits_per_byte = score->total.bits_per_byte();
+  json["loss"] = score->total.loss();
+  json["bits_per_byte"] =
+      bits_per_byte ? nlohmann::ordered_json(*bits_per_byte) : nlohmann::ordered_json(nullptr);
   if (arguments.json) {
     fmt::print("{}\n", json.dump());
   } else {
     for (const double logprob : score->logprobs) fmt::print("{:.9g}\n", logprob);
-    fmt::print("loss {:.6f} nats per token", score->loss);
-    if (score->bits_per_byte) fmt::print(", {:.6f} bits per byte", *score->bits_per_byte);
+    fmt::print("loss {:.6f} nats per token", score->total.loss());
+    if (bits_per_byte) fmt::print(", {:.6f} bits per byte", *bits_per_byte);
     fmt::print("\n");
   }
   return kExitOk;

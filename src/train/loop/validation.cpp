@@ -1,8 +1,6 @@
 #include "train/loop/validation.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 
 namespace muster {
 
@@ -21,18 +19,12 @@ Result<Validation> Validation::make(const Warm& warm, int64_t most_sequences) {
   }
   validation.sequences_ = validation.text_.sequences(validation.length_);
   if (most_sequences > 0) validation.sequences_ = std::min(validation.sequences_, most_sequences);
-  const uint32_t vocabulary = warm.tokenizer.vocabulary_size();
-  for (uint32_t id = 0; id < vocabulary; ++id) {
-    const auto bytes = warm.tokenizer.token_bytes(id);
-    // A separator stands for no byte of the text.
-    const bool text = bytes && static_cast<int32_t>(id) != validation.end_of_text_;
-    validation.token_bytes_.push_back(text ? static_cast<int32_t>(bytes->size()) : 0);
-  }
+  validation.token_bytes_ = text_bytes_by_id(warm.tokenizer);
   return validation;
 }
 
-Result<ValidationResult> Validation::run(ops::Exec& exec, StraightPass<float>& pass,
-                                         Communicator& group) const {
+Result<TextLoss> Validation::run(ops::Exec& exec, StraightPass<float>& pass,
+                                 Communicator& group) const {
   // Each sequence's sum is one rank's; zeros of the others do not change it.
   std::vector<double> sums(static_cast<size_t>(sequences_), 0.0);
   std::vector<int64_t> counts = {0, 0};  // tokens, bytes
@@ -59,16 +51,9 @@ Result<ValidationResult> Validation::run(ops::Exec& exec, StraightPass<float>& p
   }
   if (!sums.empty()) MUSTER_TRY(group.all_reduce(std::span(sums), ReduceOp::sum).wait());
   MUSTER_TRY(group.all_reduce(std::span(counts), ReduceOp::sum).wait());
-  double total = 0;
-  for (const double sum : sums) total += sum;
-  ValidationResult result;
-  result.sequences = sequences_;
-  result.tokens = counts[0];
-  result.bytes = counts[1];
-  if (result.tokens > 0) result.loss = total / static_cast<double>(result.tokens);
-  if (result.bytes > 0)
-    result.bits_per_byte = total / std::numbers::ln2 / static_cast<double>(result.bytes);
-  return result;
+  TextLoss total{0, counts[0], counts[1]};
+  for (const double sum : sums) total.nats += sum;
+  return total;
 }
 
 }  // namespace muster

@@ -102,7 +102,7 @@ class WorkerRun {
  private:
   Status join();
   Status build();
-  Result<std::optional<ValidationResult>> validate_now();
+  Result<std::optional<TextLoss>> validate_now();
   Status choose_kernels();
   Status record_choices();
   Status restore();
@@ -191,16 +191,16 @@ Status WorkerRun::build() {
 }
 
 // Read at the first evaluation, not at the start: a restart should compute again soon.
-Result<std::optional<ValidationResult>> WorkerRun::validate_now() {
+Result<std::optional<TextLoss>> WorkerRun::validate_now() {
   progress_.enter(Phase::eval, std::chrono::minutes{30});
   const OpenSpan span(writer_, recorder_.intern(trace_name::kEval),
                       static_cast<uint64_t>(steps_done_));
   if (!validation_) {
     MUSTER_TRY(validation_, Validation::make(warm_, config_.eval.sequences));
   }
-  if (validation_->empty()) return std::optional<ValidationResult>();
+  if (validation_->empty()) return std::optional<TextLoss>();
   keeper_->before_update();
-  MUSTER_TRY(const ValidationResult result, validation_->run(*exec_, *pass_, *group_));
+  MUSTER_TRY(const TextLoss result, validation_->run(*exec_, *pass_, *group_));
   return std::optional(result);
 }
 
@@ -431,15 +431,15 @@ Status WorkerRun::train() {
     MUSTER_TRY(const auto result, validate_now());
     if (result && coordinator()) {
       seams_.log.info("validation", {{"step", steps_done_},
-                                     {"loss", result->loss},
-                                     {"bits_per_byte", result->bits_per_byte}});
+                                     {"loss", result->loss()},
+                                     {"bits_per_byte", result->bits_per_byte().value_or(0)}});
     }
   }
   return {};
 }
 
 Status WorkerRun::finish() {
-  ValidationResult validation;
+  TextLoss validation;
   const bool complete = steps_done_ >= config_.train.steps;
   if (complete) {
     MUSTER_TRY(const auto result, validate_now());
@@ -474,17 +474,17 @@ Status WorkerRun::finish() {
             rank, digests[rank], digests[0]));
   }
   if (coordinator()) {
+    const std::optional<double> bits_per_byte = validation.bits_per_byte();
     nlohmann::ordered_json result;
     result["steps"] = steps_done_;
     result["complete"] = complete;
     result["tokens"] = tokens_done_;
     result["loss"] = std::isfinite(last_loss_) ? nlohmann::ordered_json(last_loss_)
                                                : nlohmann::ordered_json(nullptr);
-    result["validation_loss"] = validation.tokens > 0 ? nlohmann::ordered_json(validation.loss)
+    result["validation_loss"] = validation.tokens > 0 ? nlohmann::ordered_json(validation.loss())
                                                       : nlohmann::ordered_json(nullptr);
-    result["validation_bits_per_byte"] = validation.bytes > 0
-                                             ? nlohmann::ordered_json(validation.bits_per_byte)
-                                             : nlohmann::ordered_json(nullptr);
+    result["validation_bits_per_byte"] =
+        bits_per_byte ? nlohmann::ordered_json(*bits_per_byte) : nlohmann::ordered_json(nullptr);
     result["validation_tokens"] = validation.tokens;
     result["checkpoint"] = keeper_->newest();
     result["digest"] = digest.hex();
