@@ -197,21 +197,18 @@ int encode(const std::vector<std::string>& arguments) {
   if (!tokenizer) return fail(tokenizer.error());
   const auto text = read_input(files, input);
   if (!text) return fail(text.error());
-  if (text->size() > kMaxTextBytes)
-    return fail(Error(Code::invalid_argument,
-                      fmt::format("the text has {} bytes; split it into parts of at most {}",
-                                  text->size(), kMaxTextBytes)));
-  Encoder encoder(*tokenizer);
-  std::vector<uint32_t> ids;
-  encoder.encode(*text, ids, recognise ? SpecialText::recognise : SpecialText::as_text);
+  auto encoded =
+      encode_text(*tokenizer, *text, recognise ? SpecialText::recognise : SpecialText::as_text);
+  if (!encoded) return fail(encoded.error());
+  std::vector<uint32_t> ids = std::move(encoded->ids);
   if (add_special) {
     auto around = tokenizer->with_special_tokens(std::move(ids));
     if (!around) return fail(around.error());
     ids = *std::move(around);
   }
-  if (encoder.replaced() != 0)
+  if (encoded->replaced != 0)
     fmt::print(stderr, "muster tokenizer: {} invalid UTF-8 sequences read as U+FFFD\n",
-               encoder.replaced());
+               encoded->replaced);
   if (!output.empty())
     if (const Status written = write_output(files, output, little_endian(ids)); !written)
       return fail(written.error());
@@ -224,7 +221,7 @@ int encode(const std::vector<std::string>& arguments) {
       out["output"] = output;
       out["count"] = ids.size();
     }
-    out["replaced"] = encoder.replaced();
+    out["replaced"] = encoded->replaced;
     shown = out.dump() + "\n";
   } else if (output.empty()) {
     for (const uint32_t id : ids) fmt::format_to(std::back_inserter(shown), "{} ", id);
