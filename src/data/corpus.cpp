@@ -141,7 +141,7 @@ Status Corpus::add_file(const std::string& path, const std::string& name) {
 Status Corpus::add_jsonl(const std::string& path, const std::string& name, const CorpusSpec& spec) {
   std::string plain = path;
   if (path.ends_with(".zst")) {
-    MUSTER_TRY(plain, spool_zstd(*files_, path, spec.cache_folder));
+    MUSTER_TRY(plain, spool_zstd(*files_, *random_, path, spec.cache_folder));
   }
   MUSTER_TRY(const std::string text, read_file(*files_, plain));
   ++counts_.files;
@@ -201,7 +201,7 @@ Status Corpus::add_folder(const std::string& path, const std::string& name,
   return {};
 }
 
-Result<Corpus> Corpus::open(Files& files, const CorpusSpec& spec) {
+Result<Corpus> Corpus::open(Files& files, Random& random, const CorpusSpec& spec) {
   if (spec.paths.empty())
     return Error(Code::invalid_argument, "the corpus has no paths; set data.paths");
   if (!(spec.held_out_share >= 0 && spec.held_out_share < 1)) {
@@ -209,7 +209,7 @@ Result<Corpus> Corpus::open(Files& files, const CorpusSpec& spec) {
         Code::invalid_argument,
         fmt::format("the held-out share {} must be at least 0 and below 1", spec.held_out_share));
   }
-  Corpus corpus(files);
+  Corpus corpus(files, random);
   corpus.jsonl_ = spec.kind == CorpusSpec::Kind::jsonl;
   corpus.text_field_ = spec.text_field;
   corpus.held_out_share_ = spec.held_out_share;
@@ -241,6 +241,7 @@ Result<Corpus> Corpus::open(Files& files, const CorpusSpec& spec) {
                              c.skipped_not_utf8, c.skipped_unreadable, c.skipped_empty,
                              c.skipped_bad_lines, c.held_out_documents));
   }
+  corpus.random_ = nullptr;
   return corpus;
 }
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/random.h"
 #include "base/result.h"
 #include "sys/files.h"
 
@@ -49,7 +50,8 @@ class Corpus {
  public:
   // Reads every byte once (to check and to fingerprint). Errors: not_found for a missing path;
   // invalid_argument when no document is left, saying what was skipped and why.
-  static Result<Corpus> open(Files& files, const CorpusSpec& spec);
+  // `random` names what is spooled while it is not complete.
+  static Result<Corpus> open(Files& files, Random& random, const CorpusSpec& spec);
 
   enum class Part { train, held_out };
   int64_t size(Part part) const { return static_cast<int64_t>(part_of(part).size()); }
@@ -71,7 +73,7 @@ class Corpus {
     int64_t offset, length;
     uint64_t content;  // XXH3-64 of the raw bytes
   };
-  explicit Corpus(Files& files) : files_(&files) {}
+  Corpus(Files& files, Random& random) : files_(&files), random_(&random) {}
   const std::vector<Document>& part_of(Part part) const {
     return part == Part::train ? train_ : held_out_;
   }
@@ -85,6 +87,7 @@ class Corpus {
   Result<std::string> read_raw(const std::string& path, int64_t offset, int64_t length) const;
 
   Files* files_;
+  Random* random_;  // while open() runs
   bool jsonl_ = false;
   std::string text_field_;
   double held_out_share_ = 0;

@@ -9,6 +9,7 @@
 #include "app/train/prepare_run.h"
 #include "app/train/resolve_config.h"
 #include "base/units.h"
+#include "data/cache_folder.h"
 #include "data/packing.h"
 #include "sys/real_files.h"
 #include "train/loop/warm.h"
@@ -34,7 +35,9 @@ Result<Inspection> inspect(World& world, const std::string& file,
   MUSTER_TRY(const Config config, resolve_train_config(world, files, file, sets));
   MUSTER_TRY(const TrainConfig typed, make_train_config(config));
   const std::string cache = cache_folder(world.environment);
-  MUSTER_TRY(const Corpus corpus, Corpus::open(files, corpus_spec(typed.data, cache + "/spool")));
+  MUSTER_TRY(
+      const Corpus corpus,
+      Corpus::open(files, world.random, corpus_spec(typed.data, spool_folder(world.environment))));
   MUSTER_TRY(const PreparedTokenizer prepared,
              prepare_tokenizer(files, world.clock, typed, corpus, cache, 2));
   MUSTER_TRY(const SpecialTokens special, special_tokens(prepared.tokenizer, typed.data.fim_rate));

@@ -13,6 +13,7 @@
 
 #include "app/cli/options.h"
 #include "app/cli/verb.h"
+#include "data/cache_folder.h"
 #include "data/corpus.h"
 #include "sys/real_files.h"
 #include "text/bpe_trainer.h"
@@ -77,7 +78,7 @@ std::optional<SplitPattern> pattern_named(std::string_view name) {
   return std::nullopt;
 }
 
-int train(const std::vector<std::string>& arguments) {
+int train(World& world, const std::vector<std::string>& arguments) {
   std::vector<std::string> paths, specials, endings;
   int64_t vocabulary_size = 4096;
   int64_t threads = std::max(1u, std::thread::hardware_concurrency());
@@ -129,8 +130,8 @@ int train(const std::vector<std::string>& arguments) {
     spec.paths = paths;
     spec.endings = endings;
     spec.held_out_share = 0;
-    spec.cache_folder = std::string(parent_path(output));
-    MUSTER_TRY(const Corpus corpus, Corpus::open(files, spec));
+    spec.cache_folder = spool_folder(world.environment);
+    MUSTER_TRY(const Corpus corpus, Corpus::open(files, world.random, spec));
     counts = corpus.counts();
     std::vector<std::string> documents;
     for (int64_t i = 0; i < corpus.size(Corpus::Part::train); ++i) {
@@ -318,10 +319,10 @@ int decode(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-int tokenizer_main(World&, const std::vector<std::string>& arguments) {
+int tokenizer_main(World& world, const std::vector<std::string>& arguments) {
   const std::string word = arguments.empty() ? "" : arguments[0];
   const std::vector<std::string> rest(arguments.begin() + !arguments.empty(), arguments.end());
-  if (word == "train") return train(rest);
+  if (word == "train") return train(world, rest);
   if (word == "encode") return encode(rest);
   if (word == "decode") return decode(rest);
   const bool help = word == "-h" || word == "--help";

@@ -15,6 +15,7 @@
 #include "app/train/run_report.h"
 #include "app/train/train_observer.h"
 #include "base/units.h"
+#include "data/cache_folder.h"
 #include "runtime/supervise/supervisor.h"
 #include "store/event_log.h"
 #include "sys/real_files.h"
@@ -136,9 +137,9 @@ Result<Warm> TrainVerb::admit() {
     MUSTER_TRY(const auto changes, changed_settings(files_, *run_, *config_));
     for (const std::string& change : changes) state("changed setting", change);
   }
-  MUSTER_TRY(
-      Corpus corpus,
-      Corpus::open(files_, corpus_spec(typed_->data, cache_folder(world_.environment) + "/spool")));
+  MUSTER_TRY(Corpus corpus,
+             Corpus::open(files_, world_.random,
+                          corpus_spec(typed_->data, spool_folder(world_.environment))));
   state("corpus", corpus_text(corpus));
   std::string tokenizer_json;
   if (arguments_.resume && files_.stat(run_->tokenizer()).ok()) {

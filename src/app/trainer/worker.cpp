@@ -100,7 +100,7 @@ int worker_main(World& world, const std::vector<std::string>& words) {
   if (const auto code = parse("worker", words, arguments)) return *code;
   RealFiles files("");
   const auto warm =
-      warm_up(files, RunDirectory(arguments.run_dir), variable(world.environment, "MUSTER_ISA"));
+      warm_up(files, world.random, RunDirectory(arguments.run_dir), world.environment);
   if (!warm.ok()) {
     world.log.error("the worker cannot start", {{"error", warm.error().to_string()}});
     return kExitNoRestart;
@@ -114,7 +114,7 @@ int template_main(World& world, const std::vector<std::string>& words) {
   if (const auto code = parse("template", words, arguments)) return *code;
   RealFiles files("");
   const auto warm =
-      warm_up(files, RunDirectory(arguments.run_dir), variable(world.environment, "MUSTER_ISA"));
+      warm_up(files, world.random, RunDirectory(arguments.run_dir), world.environment);
   if (!warm.ok()) {
     world.log.error("the workers cannot start", {{"error", warm.error().to_string()}});
     return kExitNoRestart;

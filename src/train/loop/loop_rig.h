@@ -59,7 +59,8 @@ inline Warm warm(Files& files, const Config& config) {
   if (!files.stat("corpus/a.py").ok())
     EXPECT_TRUE(write_file_durably(files, "corpus/a.py", std::string(500, 'x') + "\n").ok());
   const TrainConfig typed = make_train_config(config).value();
-  Corpus corpus = Corpus::open(files, corpus_spec(typed.data, "cache")).value();
+  SimRandom random(1);
+  Corpus corpus = Corpus::open(files, random, corpus_spec(typed.data, "cache")).value();
   const std::string tokenizer = tokenizer_to_json(Tokenizer::bytes(code_specials()).value());
   return make_warm(RunDirectory("run"), config, std::move(corpus), tokenizer, "").value();
 }

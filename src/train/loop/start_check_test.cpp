@@ -58,7 +58,8 @@ TEST(StartCheck, ARunGoesOnOnlyWithTheSettingsThatDecideItsNumbers) {
     SCOPED_TRACE(c.set);
     const Config config = settings({c.set});
     const TrainConfig typed = make_train_config(config).value();
-    Corpus corpus = Corpus::open(files, corpus_spec(typed.data, "cache")).value();
+    SimRandom random(1);
+    Corpus corpus = Corpus::open(files, random, corpus_spec(typed.data, "cache")).value();
     const Warm run = make_warm(RunDirectory("run"), config, std::move(corpus),
                                tokenizer_to_json(Tokenizer::bytes(code_specials()).value()), "")
                          .value();

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "data/cache_folder.h"
 #include "text/tokenizer_json.h"
 
 namespace muster {
@@ -97,7 +98,8 @@ Result<Warm> make_warm(RunDirectory run, const Config& config, Corpus corpus,
               isa};
 }
 
-Result<Warm> warm_up(Files& files, RunDirectory run, const std::string& isa_name) {
+Result<Warm> warm_up(Files& files, Random& random, RunDirectory run,
+                     const std::map<std::string, std::string>& environment) {
   Config::Sources sources;
   sources.file_name = run.config();
   MUSTER_TRY(sources.file_text, read_file(files, run.config()).context("read the run's settings"));
@@ -105,8 +107,11 @@ Result<Warm> warm_up(Files& files, RunDirectory run, const std::string& isa_name
   MUSTER_TRY(const TrainConfig typed, make_train_config(config));
   MUSTER_TRY(std::string tokenizer_json,
              read_file(files, run.tokenizer()).context("read the run's tokenizer"));
-  MUSTER_TRY(Corpus corpus, Corpus::open(files, corpus_spec(typed.data, run.root() + "/cache")));
-  return make_warm(std::move(run), config, std::move(corpus), std::move(tokenizer_json), isa_name);
+  MUSTER_TRY(Corpus corpus,
+             Corpus::open(files, random, corpus_spec(typed.data, spool_folder(environment))));
+  const auto isa = environment.find("MUSTER_ISA");
+  return make_warm(std::move(run), config, std::move(corpus), std::move(tokenizer_json),
+                   isa == environment.end() ? "" : isa->second);
 }
 
 }  // namespace muster

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/config.h"
+#include "base/random.h"
 #include "base/result.h"
 #include "data/corpus.h"
 #include "data/document_encoder.h"
@@ -44,8 +45,9 @@ Result<Warm> make_warm(RunDirectory run, const Config& config, Corpus corpus,
                        std::string tokenizer_json, const std::string& isa_name);
 
 // Reads RUN/config.toml and RUN/tokenizer.json and opens the corpus through `files`, which must
-// outlive the result.
-Result<Warm> warm_up(Files& files, RunDirectory run, const std::string& isa_name);
+// outlive the result. `environment`: MUSTER_ISA, and where the user's cache is.
+Result<Warm> warm_up(Files& files, Random& random, RunDirectory run,
+                     const std::map<std::string, std::string>& environment);
 
 // The corpus that settings describe.
 CorpusSpec corpus_spec(const DataSettings& data, const std::string& cache_folder);
