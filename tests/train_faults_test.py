@@ -176,6 +176,19 @@ class TrainFaults(unittest.TestCase):
         self.assertIn("skipped 1 symbolic links, 1 not UTF-8, 1 empty", run.stderr)
         self.assertIn("skipped 1 symbolic links, 1 not UTF-8, 1 empty", (self.path / "mixed/report.md").read_text())
 
+    def test_a_run_directory_inside_the_corpus(self):
+        corpus = self.path / "whole-project"
+        shutil.copytree(self.path / "corpus", corpus)
+        place = corpus / "runs/one"
+        setting = f'data.paths=["{corpus}"]'
+        self.train(place, "--set", setting, "--set", "train.stop_after=6")
+        run = self.train(place, "--set", setting, "--resume")  # grown since, and the same corpus
+        self.assertIn("skipped 1 run directories", run.stderr)
+        self.assertEqual(json.loads(run.stdout)["digest"], self.reference["digest"])
+        for inside in (corpus, self.path):
+            run = self.train(inside, "--set", setting, code=1)
+            self.assertIn(f"the corpus {corpus} lies inside the run directory {inside}", run.stderr)
+
     def test_a_damaged_checkpoint_and_a_cut_one(self):
         _, cut, damaged = self.copy_of_short("damaged")
         with open(damaged / "shard-00000-of-00002.safetensors", "r+b") as shard:

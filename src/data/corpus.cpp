@@ -28,6 +28,18 @@ bool skipped_folder(std::string_view name, CorpusSpec::Kind kind) {
          (is_test_folder(name) || name == "idlelib" || name == "site-packages");
 }
 
+// The run directory of muster train or muster run (docs/formats/run-directory.md): its logs and
+// reports grow under the run and are no text to learn from.
+bool is_run_directory(const std::vector<DirectoryEntry>& entries) {
+  const auto has = [&](std::string_view name, FileKind kind) {
+    return std::any_of(entries.begin(), entries.end(), [&](const DirectoryEntry& entry) {
+      return entry.name == name && entry.kind == kind;
+    });
+  };
+  return (has("config.toml", FileKind::regular) && has("config-origins.json", FileKind::regular)) ||
+         (has("events.sqlite", FileKind::regular) && has("logs", FileKind::directory));
+}
+
 bool wanted_file(std::string_view name, const CorpusSpec& spec) {
   if (spec.kind == CorpusSpec::Kind::stdlib) return name.ends_with(".py");
   if (spec.endings.empty()) return true;
@@ -181,6 +193,10 @@ Status Corpus::add_folder(const std::string& path, const std::string& name,
     ++counts_.skipped_unreadable;
     return {};
   }
+  if (is_run_directory(*entries)) {
+    ++counts_.skipped_runs;
+    return {};
+  }
   for (const DirectoryEntry& entry : *entries) {
     const std::string child = join_path(path, entry.name);
     const std::string child_name = name.empty() ? entry.name : name + "/" + entry.name;
@@ -236,10 +252,11 @@ Result<Corpus> Corpus::open(Files& files, Random& random, const CorpusSpec& spec
     return Error(Code::invalid_argument,
                  fmt::format("the corpus at {} has no document to train on: {} files read; skipped "
                              "{} symbolic links, {} not "
-                             "UTF-8, {} unreadable, {} empty, {} bad lines; {} held out",
+                             "UTF-8, {} unreadable, {} empty, {} bad lines, {} run directories; {} "
+                             "held out",
                              fmt::join(spec.paths, ", "), c.files, c.skipped_links,
                              c.skipped_not_utf8, c.skipped_unreadable, c.skipped_empty,
-                             c.skipped_bad_lines, c.held_out_documents));
+                             c.skipped_bad_lines, c.skipped_runs, c.held_out_documents));
   }
   corpus.random_ = nullptr;
   return corpus;

@@ -4,9 +4,10 @@
 //
 // Sources: the Python standard library (its .py files without tests, idlelib and site-packages),
 // folders or lists of plain files (one document a file), JSONL and JSONL.zst (one document a line,
-// in one field). Symbolic links and files that are not UTF-8 are skipped and counted. JSONL.zst is
-// spooled once to an uncompressed file in a cache folder (temp file, then rename), since zstd
-// frames cannot be read at random.
+// in one field). Symbolic links, files that are not UTF-8 and run directories of muster itself,
+// whose logs and reports grow, are skipped and counted. JSONL.zst is spooled once to an
+// uncompressed file in a cache folder (temp file, then rename), since zstd frames cannot be read at
+// random.
 //
 // The fingerprint covers names and contents, in order, and how they are split; equal fingerprints
 // mean equal training documents.
@@ -43,7 +44,7 @@ struct CorpusSpec {
 struct CorpusCounts {
   int64_t files = 0, documents = 0, held_out_documents = 0, bytes = 0, held_out_bytes = 0;
   int64_t skipped_links = 0, skipped_not_utf8 = 0, skipped_unreadable = 0, skipped_empty = 0,
-          skipped_bad_lines = 0;
+          skipped_bad_lines = 0, skipped_runs = 0;  // runs: directories
 };
 
 class Corpus {

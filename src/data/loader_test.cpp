@@ -80,6 +80,26 @@ TEST(Corpus, SkipsWhatIsNotTextAndSaysSo) {
   EXPECT_EQ(corpus.counts().skipped_empty, 1);
 }
 
+TEST(Corpus, RunDirectoriesInsideItAreSkippedAndCounted) {
+  const Folder folder;
+  folder.write("a.py", "a = 1\n");
+  folder.write("config.toml", "the project's own");
+  folder.write("logs/run.log", "the project's own too");
+  folder.write("runs/one/config.toml", "steps = 3\n");
+  folder.write("runs/one/config-origins.json", "{}");
+  folder.write("runs/one/logs/attempt_0/0/stderr.log", "step 1\n");
+  folder.write("runs/one/report.md", "# one\n");
+  folder.write("job/events.sqlite", "SQLite");
+  folder.write("job/logs/0.log", "hello\n");
+  RealFiles files("");
+  const Corpus corpus = open_corpus(files, folder_spec(folder)).value();
+  EXPECT_EQ(corpus.size(Corpus::Part::train), 3);
+  EXPECT_EQ(corpus.counts().skipped_runs, 2);
+  // What a run writes changes nothing.
+  folder.write("runs/one/report.md", "# changed\n");
+  EXPECT_EQ(open_corpus(files, folder_spec(folder))->fingerprint(), corpus.fingerprint());
+}
+
 TEST(Corpus, AnEmptyOrMissingCorpusIsAnErrorThatSaysWhy) {
   const Folder folder;
   RealFiles files("");

@@ -149,7 +149,7 @@ int train(World& world, const std::vector<std::string>& arguments) {
     return fail(written.error());
   const int64_t skipped = counts.skipped_links + counts.skipped_not_utf8 +
                           counts.skipped_unreadable + counts.skipped_empty +
-                          counts.skipped_bad_lines;
+                          counts.skipped_bad_lines + counts.skipped_runs;
   if (json) {
     nlohmann::ordered_json out = {{"tokenizer", output},
                                   {"vocabulary_size", trained->vocabulary_size()},

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <filesystem>
 #include <thread>
 
 #include "app/cli/options.h"
@@ -133,6 +134,8 @@ Result<Warm> TrainVerb::admit() {
     MUSTER_TRY(lock_, run_->lock(files_));
   }
   MUSTER_TRY(check_run_directory(files_, *run_, arguments_.resume));
+  MUSTER_TRY(
+      check_corpus_place(*run_, typed_->data.paths, std::filesystem::current_path().string()));
   if (arguments_.resume) {
     MUSTER_TRY(const auto changes, changed_settings(files_, *run_, *config_));
     for (const std::string& change : changes) state("changed setting", change);

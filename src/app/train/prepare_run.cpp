@@ -73,6 +73,7 @@ std::string corpus_text(const Corpus& corpus) {
   add(c.skipped_unreadable, "unreadable");
   add(c.skipped_empty, "empty");
   add(c.skipped_bad_lines, "bad lines");
+  add(c.skipped_runs, "run directories");
   if (!skipped.empty()) text += fmt::format("; skipped {}", fmt::join(skipped, ", "));
   return text + "; fingerprint " + corpus.fingerprint().hex();
 }
