@@ -102,6 +102,7 @@ class WorkerRun {
  private:
   Status join();
   Status build();
+  void wait_for_save();
   Result<std::optional<TextLoss>> validate_now();
   Status choose_kernels();
   Status record_choices();
@@ -179,6 +180,7 @@ Status WorkerRun::build() {
   StepExecutor<float>::Options execution;
   execution.adamw = adamw_of(config_);
   execution.max_gradient_norm = config_.optimizer.clip;
+  execution.before_update = [this] { wait_for_save(); };
   MUSTER_TRY(executor_, StepExecutor<float>::make(std::move(planned),
                                                   {*model_, *moments_, *exec_, *group_,
                                                    seams_.clock, &recorder_, &writer_},
@@ -190,6 +192,14 @@ Status WorkerRun::build() {
   return {};
 }
 
+// Forward and backward only read the state, so a save goes on beside them.
+void WorkerRun::wait_for_save() {
+  if (!keeper_->in_flight()) return;
+  const Span span(writer_, recorder_.intern(trace_name::kCkptExposed),
+                  static_cast<uint64_t>(steps_done_ + 1));
+  keeper_->before_update();
+}
+
 // Read at the first evaluation, not at the start: a restart should compute again soon.
 Result<std::optional<TextLoss>> WorkerRun::validate_now() {
   progress_.enter(Phase::eval, std::chrono::minutes{30});
@@ -199,7 +209,6 @@ Result<std::optional<TextLoss>> WorkerRun::validate_now() {
     MUSTER_TRY(validation_, Validation::make(warm_, config_.eval.sequences));
   }
   if (validation_->empty()) return std::optional<TextLoss>();
-  keeper_->before_update();
   MUSTER_TRY(const TextLoss result, validation_->run(*exec_, *pass_, *group_));
   return std::optional(result);
 }
@@ -333,14 +342,6 @@ Status WorkerRun::step(int64_t number) {
     MUSTER_TRY(batch, loader_->next());
     data_wait = seams_.clock.now() - begin;
   }
-  Nanos checkpoint_wait{0};
-  if (keeper_->in_flight()) {
-    const Nanos from = seams_.clock.now();
-    const Span span(writer_, recorder_.intern(trace_name::kCkptExposed),
-                    static_cast<uint64_t>(number));
-    keeper_->before_update();
-    checkpoint_wait = seams_.clock.now() - from;
-  }
   std::vector<BatchView> views;
   int64_t flops = 0;
   for (const MicroBatch& micro_batch : batch.micro_batches) {
@@ -353,6 +354,7 @@ Status WorkerRun::step(int64_t number) {
   request.lr = learning_rate(schedule_of(config_), number - 1);
   request.updates_done = updates_done_;
   MUSTER_TRY(const StepReport report, executor_->run(request));
+  Nanos checkpoint_wait = report.before_update;
   MUSTER_TRY(record_choices());
 
   steps_done_ = number;
