@@ -220,7 +220,7 @@ class TrainFaults(unittest.TestCase):
             ("fewer", "beyond train.steps = 8", 93, ("--steps", "8")),
             ("batch", "micro_batches_per_step = 4 and", 93, ("--set", "batch.micro_batches_per_step=8")),
             ("wider", "belongs to another model", 93, ("--set", "model.hidden=64")),
-            ("corpus", "the corpus found is", 93, ("--set", "data.holdout=0.2")),
+            ("other-corpus", "the corpus found is", 93, ("--set", "data.holdout=0.2")),
             ("words", "the tokenizer of", 1, ("--set", "data.vocabulary=300")),
         ):
             with self.subTest(name=name):

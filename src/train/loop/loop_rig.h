@@ -56,8 +56,9 @@ inline Config settings(std::vector<std::string> sets = {}) {
 inline Warm warm(Files& files, const Config& config) {
   EXPECT_TRUE(make_directories(files, "corpus").ok());
   EXPECT_TRUE(make_directories(files, "run").ok());
-  if (!files.stat("corpus/a.py").ok())
+  if (!files.stat("corpus/a.py").ok()) {
     EXPECT_TRUE(write_file_durably(files, "corpus/a.py", std::string(500, 'x') + "\n").ok());
+  }
   const TrainConfig typed = make_train_config(config).value();
   SimRandom random(1);
   Corpus corpus = Corpus::open(files, random, corpus_spec(typed.data, "cache")).value();

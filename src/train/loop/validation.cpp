@@ -2,7 +2,25 @@
 
 #include <algorithm>
 
+#include "data/code_points.h"
+
 namespace muster {
+
+void append_first_tokens(const DocumentEncoder& encoder, std::string_view text, int64_t wanted,
+                         PackedGroup& group) {
+  constexpr size_t kBytesPerToken = 16;  // more than text of any kind has on average
+  const size_t ids = group.ids.size(), starts = group.starts.size();
+  for (size_t bytes = static_cast<size_t>(wanted) * kBytesPerToken;; bytes *= 2) {
+    size_t length = std::min(bytes, text.size());
+    while (length < text.size() && !is_code_point_start(text, length)) --length;
+    encoder.append(text.substr(0, length), {}, group.ids, group.starts);
+    // A cut changes tokens beside it alone, and these are not wanted.
+    const bool enough = group.ids.size() - ids >= 2 * static_cast<size_t>(wanted);
+    if (length == text.size() || enough) return;
+    group.ids.resize(ids);
+    group.starts.resize(starts);
+  }
+}
 
 Result<Validation> Validation::make(const Warm& warm, int64_t most_sequences) {
   Validation validation;
@@ -13,9 +31,15 @@ Result<Validation> Validation::make(const Warm& warm, int64_t most_sequences) {
   for (int64_t i = 0; i < documents; ++i) {
     MUSTER_TRY(const std::string text,
                warm.corpus.read(Corpus::Part::held_out, i).context("read held-out data"));
-    encoder.append(text, {}, validation.text_.ids, validation.text_.starts);
-    if (most_sequences > 0 && validation.text_.sequences(validation.length_) > most_sequences)
-      break;
+    if (most_sequences == 0) {
+      encoder.append(text, {}, validation.text_.ids, validation.text_.starts);
+      continue;
+    }
+    // One token more than the sequences hold: the last one's target.
+    const auto have = static_cast<int64_t>(validation.text_.ids.size());
+    const int64_t wanted = most_sequences * validation.length_ + 1 - have;
+    append_first_tokens(encoder, text, wanted, validation.text_);
+    if (validation.text_.sequences(validation.length_) > most_sequences) break;
   }
   validation.sequences_ = validation.text_.sequences(validation.length_);
   if (most_sequences > 0) validation.sequences_ = std::min(validation.sequences_, most_sequences);

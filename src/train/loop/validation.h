@@ -14,6 +14,11 @@
 
 namespace muster {
 
+// Appends the document `text` to `group` so that its first `wanted` tokens are right; of a text
+// that has many more, only a head is encoded.
+void append_first_tokens(const DocumentEncoder& encoder, std::string_view text, int64_t wanted,
+                         PackedGroup& group);
+
 class Validation {
  public:
   // At most `most_sequences` (0 = all), the first ones. Errors: reading the corpus.
