@@ -3,6 +3,7 @@ threads, any instruction set, with or without a kill, and when a run is resumed 
 
 import json
 import pathlib
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -94,6 +95,27 @@ class TrainBits(unittest.TestCase):
             self.assertTrue(listed)
             self.assertTrue(muster.run_json("ckpt", "verify", newest)["valid"])
             self.assertEqual(muster.run_json("ckpt", "digest", newest)["digest"], self.reference["digest"])
+
+    def test_fast_mode_goes_on_with_the_recorded_kernels(self):
+        run = self.path / "fast"
+        whole = self.train("fast", "--workers", 2, "--set", "train.mode=fast")
+        shown = muster.run_json("ckpt", "show", whole["checkpoint"])["numerics"]
+        self.assertEqual(shown["mode"], "fast")
+        report = (run / "report.md").read_text()
+        for name, choice in shown["choices"].items():
+            if name.startswith("gemm."):
+                self.assertIn(f"| {name} | {choice} |", report)
+        if not shown["choices"]["vendor"].startswith("none"):
+            self.assertTrue(any(name.startswith("gemm.") for name in shown["choices"]))
+        # Back to the first checkpoint, with nothing but what it records.
+        losses = self.losses("fast")
+        for later in sorted((run / "checkpoints").glob("step-*"))[1:]:
+            shutil.rmtree(later)
+        for choices in run.glob("gemm-choices-*"):
+            choices.unlink()
+        resumed = self.train("fast", "--workers", 2, "--resume", "--set", "train.mode=fast")
+        self.assertEqual(resumed["digest"], whole["digest"])
+        self.assertEqual(self.losses("fast"), losses)
 
     def test_another_seed_gives_another_run(self):
         self.assertNotEqual(self.train("seed", "--seed", 2)["digest"], self.reference["digest"])

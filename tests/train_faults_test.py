@@ -33,6 +33,11 @@ def processes(mark):
     return found
 
 
+def contents(folder):
+    """Every file below a folder and its bytes."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
 def wait_until(condition, seconds=60):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -139,10 +144,24 @@ class TrainFaults(unittest.TestCase):
                 run = self.train("no-corpus", "--set", f'data.paths=["{folder}"]', code=1)
                 self.assertIn(said, run.stderr)
                 self.assertIn(str(folder), run.stderr)
+                self.assertFalse((self.path / "no-corpus").exists())
 
     def test_directories_of_runs(self):
+        before = contents(self.short)
         self.assertIn("add --resume", self.train("short", code=1).stderr)
+        self.assertEqual(contents(self.short), before)
         self.assertIn("holds no run to resume", self.train("nothing", "--resume", code=1).stderr)
+        self.assertFalse((self.path / "nothing").exists())
+
+    def test_settings_that_no_worker_could_use(self):
+        for setting, code, said in (
+            ("train.memory_budget=1KiB", 93, "train.memory_budget"),
+            ("checkpoint.ring_buffer_size=1500KiB", 93, "not a number of whole MiB"),
+            ('data.tokenizer="nowhere.json"', 1, "nowhere.json"),
+        ):
+            with self.subTest(setting=setting):
+                self.assertIn(said, self.train("unusable", "--set", setting, code=code).stderr)
+                self.assertFalse((self.path / "unusable").exists())
 
     # --- told and survived
 
@@ -156,6 +175,19 @@ class TrainFaults(unittest.TestCase):
         run = self.train("mixed", "--steps", 4, "--set", f'data.paths=["{corpus}"]')
         self.assertIn("skipped 1 symbolic links, 1 not UTF-8, 1 empty", run.stderr)
         self.assertIn("skipped 1 symbolic links, 1 not UTF-8, 1 empty", (self.path / "mixed/report.md").read_text())
+
+    def test_a_run_directory_inside_the_corpus(self):
+        corpus = self.path / "whole-project"
+        shutil.copytree(self.path / "corpus", corpus)
+        place = corpus / "runs/one"
+        setting = f'data.paths=["{corpus}"]'
+        self.train(place, "--set", setting, "--set", "train.stop_after=6")
+        run = self.train(place, "--set", setting, "--resume")  # grown since, and the same corpus
+        self.assertIn("skipped 1 run directories", run.stderr)
+        self.assertEqual(json.loads(run.stdout)["digest"], self.reference["digest"])
+        for inside in (corpus, self.path):
+            run = self.train(inside, "--set", setting, code=1)
+            self.assertIn(f"the corpus {corpus} lies inside the run directory {inside}", run.stderr)
 
     def test_a_damaged_checkpoint_and_a_cut_one(self):
         _, cut, damaged = self.copy_of_short("damaged")
@@ -188,21 +220,24 @@ class TrainFaults(unittest.TestCase):
             ("fewer", "beyond train.steps = 8", 93, ("--steps", "8")),
             ("batch", "micro_batches_per_step = 4 and", 93, ("--set", "batch.micro_batches_per_step=8")),
             ("wider", "belongs to another model", 93, ("--set", "model.hidden=64")),
+            ("other-corpus", "the corpus found is", 93, ("--set", "data.holdout=0.2")),
             ("words", "the tokenizer of", 1, ("--set", "data.vocabulary=300")),
         ):
             with self.subTest(name=name):
                 self.copy_of_short(name)
-                before = {p.name for p in (self.path / name / "checkpoints").iterdir()}
+                before = contents(self.path / name)
                 run = self.train(name, "--resume", *arguments, code=code)
                 self.assertIn(said, run.stderr)
-                self.assertEqual({p.name for p in (self.path / name / "checkpoints").iterdir()}, before)
+                self.assertEqual(contents(self.path / name), before)
 
     def test_another_tokenizer(self):
         self.copy_of_short("tokenizer")
         muster.run("tokenizer", "train", "--vocab-size", 300, "-o", self.path / "t.json", self.path / "corpus")
         shutil.copy(self.path / "t.json", self.path / "tokenizer/tokenizer.json")
+        before = contents(self.path / "tokenizer")
         run = self.train("tokenizer", "--resume", "--steps", 16, code=93)
         self.assertIn("belongs to the tokenizer", run.stderr)
+        self.assertEqual(contents(self.path / "tokenizer"), before)
 
     def test_steps_that_are_not_finite(self):
         run = self.train("nan", "--inject", "nan:rank=0,step=7", code=93)

@@ -104,10 +104,4 @@ Result<Committed> commit_checkpoint(Files& files, const CommitRequest& request) 
   return committed;
 }
 
-std::vector<TensorInfo> tensor_infos(const State& state) {
-  std::vector<TensorInfo> infos;
-  for (const StateTensor& tensor : state.tensors) infos.push_back(tensor.info);
-  return infos;
-}
-
 }  // namespace muster

@@ -63,7 +63,4 @@ Result<Committed> commit_checkpoint(Files& files, const CommitRequest& request);
 // interrupted. Returns the new path.
 Result<std::string> finish_rename(Files& files, const std::string& folder);
 
-// The file list of a state, for CommitRequest::expected.
-std::vector<TensorInfo> tensor_infos(const State& state);
-
 }  // namespace muster

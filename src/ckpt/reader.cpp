@@ -124,30 +124,37 @@ Result<std::string> CheckpointReader::attachment(std::string_view name) {
                folder_ + ": the checkpoint has no file '" + std::string(name) + "'");
 }
 
+Status check_tensors(const Manifest& manifest, const std::vector<TensorInfo>& wanted) {
+  const auto mismatch = [](const std::string& problem) {
+    return Error(Code::invalid_argument,
+                 problem + "; the checkpoint belongs to another model or optimizer configuration");
+  };
+  const auto text = [](const TensorInfo& info) {
+    return std::string(dtype_name(info.dtype)) + describe(whole_box(info.shape)) + info.layout;
+  };
+  for (const TensorInfo& info : wanted) {
+    const StoredTensor* stored = manifest.find(info.name);
+    if (stored == nullptr) return mismatch("it has no tensor '" + info.name + "'");
+    if (stored->info.dtype != info.dtype || stored->info.shape != info.shape ||
+        stored->info.layout != info.layout) {
+      return mismatch("tensor '" + info.name + "' is " + text(stored->info) + ", wanted " +
+                      text(info));
+    }
+  }
+  if (manifest.tensors.size() != wanted.size())
+    return mismatch("it has " + std::to_string(manifest.tensors.size()) + " tensors, the state " +
+                    std::to_string(wanted.size()));
+  return {};
+}
+
 Status restore_state(CheckpointReader& reader, State& state) {
   const Manifest& manifest = reader.manifest();
-  const auto mismatch = [&](const std::string& problem) {
-    return Error(Code::invalid_argument,
-                 reader.folder() + ": " + problem +
-                     "; the checkpoint belongs to another model or optimizer configuration");
-  };
+  MUSTER_TRY(check_tensors(manifest, tensor_infos(state)).context(reader.folder()));
   for (const StateTensor& tensor : state.tensors) {
-    const StoredTensor* stored = manifest.find(tensor.info.name);
-    if (stored == nullptr) return mismatch("it has no tensor '" + tensor.info.name + "'");
-    if (stored->info.dtype != tensor.info.dtype || stored->info.shape != tensor.info.shape ||
-        stored->info.layout != tensor.info.layout) {
-      return mismatch("tensor '" + tensor.info.name + "' is " +
-                      std::string(dtype_name(stored->info.dtype)) +
-                      describe(whole_box(stored->info.shape)) + stored->info.layout + ", wanted " +
-                      std::string(dtype_name(tensor.info.dtype)) +
-                      describe(whole_box(tensor.info.shape)) + tensor.info.layout);
-    }
     const int64_t bytes = elements_of(tensor.held) * dtype_bytes(tensor.info.dtype);
-    MUSTER_TRY(reader.load(*stored, tensor.held, {tensor.data, static_cast<size_t>(bytes)}));
+    MUSTER_TRY(reader.load(*manifest.find(tensor.info.name), tensor.held,
+                           {tensor.data, static_cast<size_t>(bytes)}));
   }
-  if (manifest.tensors.size() != state.tensors.size())
-    return mismatch("it has " + std::to_string(manifest.tensors.size()) + " tensors, the state " +
-                    std::to_string(state.tensors.size()));
   state.scalars = manifest.scalars;
   return {};
 }

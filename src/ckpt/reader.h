@@ -54,9 +54,12 @@ class CheckpointReader {
 // Reads and checks the manifest of a folder. Errors: not_found, corrupt.
 Result<Manifest> read_manifest(Files& files, std::string_view folder);
 
+// Whether a checkpoint holds exactly these tensors. Errors: invalid_argument when it lacks one, has
+// it with another dtype, shape or layout, or holds others.
+Status check_tensors(const Manifest& manifest, const std::vector<TensorInfo>& wanted);
+
 // What a State needs: its tensors' held boxes from the checkpoint, and the scalars.
-// Errors: invalid_argument when the checkpoint lacks a tensor or has it with another dtype or
-// shape, or holds tensors that the state does not; corrupt.
+// Errors: those of check_tensors; corrupt.
 Status restore_state(CheckpointReader& reader, State& state);
 
 }  // namespace muster

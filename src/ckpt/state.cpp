@@ -21,6 +21,12 @@ int64_t boundary(int64_t total, int shard, int shards) {
 
 }  // namespace
 
+std::vector<TensorInfo> tensor_infos(const State& state) {
+  std::vector<TensorInfo> infos;
+  for (const StateTensor& tensor : state.tensors) infos.push_back(tensor.info);
+  return infos;
+}
+
 std::vector<StateSlice> slices_of_shard(const State& state, int shard, int shards) {
   MUSTER_CHECK(shards > 0 && shard >= 0 && shard < shards, shard, shards);
   std::vector<const StateTensor*> sorted;

@@ -53,6 +53,8 @@ struct State {
   ScalarState scalars;
 };
 
+std::vector<TensorInfo> tensor_infos(const State& state);
+
 // A piece of a tensor that one rank writes: consecutive bytes of its memory.
 struct StateSlice {
   TensorInfo info;

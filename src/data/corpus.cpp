@@ -28,6 +28,18 @@ bool skipped_folder(std::string_view name, CorpusSpec::Kind kind) {
          (is_test_folder(name) || name == "idlelib" || name == "site-packages");
 }
 
+// The run directory of muster train or muster run (docs/formats/run-directory.md): its logs and
+// reports grow under the run and are no text to learn from.
+bool is_run_directory(const std::vector<DirectoryEntry>& entries) {
+  const auto has = [&](std::string_view name, FileKind kind) {
+    return std::any_of(entries.begin(), entries.end(), [&](const DirectoryEntry& entry) {
+      return entry.name == name && entry.kind == kind;
+    });
+  };
+  return (has("config.toml", FileKind::regular) && has("config-origins.json", FileKind::regular)) ||
+         (has("events.sqlite", FileKind::regular) && has("logs", FileKind::directory));
+}
+
 bool wanted_file(std::string_view name, const CorpusSpec& spec) {
   if (spec.kind == CorpusSpec::Kind::stdlib) return name.ends_with(".py");
   if (spec.endings.empty()) return true;
@@ -141,7 +153,7 @@ Status Corpus::add_file(const std::string& path, const std::string& name) {
 Status Corpus::add_jsonl(const std::string& path, const std::string& name, const CorpusSpec& spec) {
   std::string plain = path;
   if (path.ends_with(".zst")) {
-    MUSTER_TRY(plain, spool_zstd(*files_, path, spec.cache_folder));
+    MUSTER_TRY(plain, spool_zstd(*files_, *random_, path, spec.cache_folder));
   }
   MUSTER_TRY(const std::string text, read_file(*files_, plain));
   ++counts_.files;
@@ -181,6 +193,10 @@ Status Corpus::add_folder(const std::string& path, const std::string& name,
     ++counts_.skipped_unreadable;
     return {};
   }
+  if (is_run_directory(*entries)) {
+    ++counts_.skipped_runs;
+    return {};
+  }
   for (const DirectoryEntry& entry : *entries) {
     const std::string child = join_path(path, entry.name);
     const std::string child_name = name.empty() ? entry.name : name + "/" + entry.name;
@@ -201,7 +217,7 @@ Status Corpus::add_folder(const std::string& path, const std::string& name,
   return {};
 }
 
-Result<Corpus> Corpus::open(Files& files, const CorpusSpec& spec) {
+Result<Corpus> Corpus::open(Files& files, Random& random, const CorpusSpec& spec) {
   if (spec.paths.empty())
     return Error(Code::invalid_argument, "the corpus has no paths; set data.paths");
   if (!(spec.held_out_share >= 0 && spec.held_out_share < 1)) {
@@ -209,7 +225,7 @@ Result<Corpus> Corpus::open(Files& files, const CorpusSpec& spec) {
         Code::invalid_argument,
         fmt::format("the held-out share {} must be at least 0 and below 1", spec.held_out_share));
   }
-  Corpus corpus(files);
+  Corpus corpus(files, random);
   corpus.jsonl_ = spec.kind == CorpusSpec::Kind::jsonl;
   corpus.text_field_ = spec.text_field;
   corpus.held_out_share_ = spec.held_out_share;
@@ -236,11 +252,13 @@ Result<Corpus> Corpus::open(Files& files, const CorpusSpec& spec) {
     return Error(Code::invalid_argument,
                  fmt::format("the corpus at {} has no document to train on: {} files read; skipped "
                              "{} symbolic links, {} not "
-                             "UTF-8, {} unreadable, {} empty, {} bad lines; {} held out",
+                             "UTF-8, {} unreadable, {} empty, {} bad lines, {} run directories; {} "
+                             "held out",
                              fmt::join(spec.paths, ", "), c.files, c.skipped_links,
                              c.skipped_not_utf8, c.skipped_unreadable, c.skipped_empty,
-                             c.skipped_bad_lines, c.held_out_documents));
+                             c.skipped_bad_lines, c.skipped_runs, c.held_out_documents));
   }
+  corpus.random_ = nullptr;
   return corpus;
 }
 

@@ -4,9 +4,10 @@
 //
 // Sources: the Python standard library (its .py files without tests, idlelib and site-packages),
 // folders or lists of plain files (one document a file), JSONL and JSONL.zst (one document a line,
-// in one field). Symbolic links and files that are not UTF-8 are skipped and counted. JSONL.zst is
-// spooled once to an uncompressed file in a cache folder (temp file, then rename), since zstd
-// frames cannot be read at random.
+// in one field). Symbolic links, files that are not UTF-8 and run directories of muster itself,
+// whose logs and reports grow, are skipped and counted. JSONL.zst is spooled once to an
+// uncompressed file in a cache folder (temp file, then rename), since zstd frames cannot be read at
+// random.
 //
 // The fingerprint covers names and contents, in order, and how they are split; equal fingerprints
 // mean equal training documents.
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/random.h"
 #include "base/result.h"
 #include "sys/files.h"
 
@@ -42,14 +44,15 @@ struct CorpusSpec {
 struct CorpusCounts {
   int64_t files = 0, documents = 0, held_out_documents = 0, bytes = 0, held_out_bytes = 0;
   int64_t skipped_links = 0, skipped_not_utf8 = 0, skipped_unreadable = 0, skipped_empty = 0,
-          skipped_bad_lines = 0;
+          skipped_bad_lines = 0, skipped_runs = 0;  // runs: directories
 };
 
 class Corpus {
  public:
   // Reads every byte once (to check and to fingerprint). Errors: not_found for a missing path;
   // invalid_argument when no document is left, saying what was skipped and why.
-  static Result<Corpus> open(Files& files, const CorpusSpec& spec);
+  // `random` names what is spooled while it is not complete.
+  static Result<Corpus> open(Files& files, Random& random, const CorpusSpec& spec);
 
   enum class Part { train, held_out };
   int64_t size(Part part) const { return static_cast<int64_t>(part_of(part).size()); }
@@ -71,7 +74,7 @@ class Corpus {
     int64_t offset, length;
     uint64_t content;  // XXH3-64 of the raw bytes
   };
-  explicit Corpus(Files& files) : files_(&files) {}
+  Corpus(Files& files, Random& random) : files_(&files), random_(&random) {}
   const std::vector<Document>& part_of(Part part) const {
     return part == Part::train ? train_ : held_out_;
   }
@@ -85,6 +88,7 @@ class Corpus {
   Result<std::string> read_raw(const std::string& path, int64_t offset, int64_t length) const;
 
   Files* files_;
+  Random* random_;  // while open() runs
   bool jsonl_ = false;
   std::string text_field_;
   double held_out_share_ = 0;

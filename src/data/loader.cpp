@@ -209,17 +209,7 @@ Loader::~Loader() {
   worker_->thread.join();
 }
 
-LoaderCursor Loader::start_cursor(const Corpus& corpus, Hash128 encoding, uint64_t seed) {
-  return {seed, 0, 0, 0, 0, corpus.fingerprint(), encoding};
-}
-
-Result<std::unique_ptr<Loader>> Loader::start(const Corpus& corpus, DocumentEncoder encoder,
-                                              Hash128 encoding, LoaderShape shape,
-                                              LoaderCursor cursor, std::vector<int64_t> wanted,
-                                              Bytes prefetch_budget) {
-  MUSTER_CHECK(shape.sequence_length >= 1 && shape.rows >= 1 && shape.micro_batches >= 1 &&
-               shape.group_documents >= 1);
-  MUSTER_CHECK(std::is_sorted(wanted.begin(), wanted.end()));
+Status Loader::check_cursor(const LoaderCursor& cursor, const Corpus& corpus, Hash128 encoding) {
   if (cursor.corpus != corpus.fingerprint()) {
     return Error(Code::invalid_argument,
                  fmt::format("the checkpoint was trained on the corpus {} but the corpus found is "
@@ -235,6 +225,21 @@ Result<std::unique_ptr<Loader>> Loader::start(const Corpus& corpus, DocumentEnco
                     "(encoding {} against {}); resume with the same settings, or start a new run",
                     cursor.encoding.hex(), encoding.hex()));
   }
+  return {};
+}
+
+LoaderCursor Loader::start_cursor(const Corpus& corpus, Hash128 encoding, uint64_t seed) {
+  return {seed, 0, 0, 0, 0, corpus.fingerprint(), encoding};
+}
+
+Result<std::unique_ptr<Loader>> Loader::start(const Corpus& corpus, DocumentEncoder encoder,
+                                              Hash128 encoding, LoaderShape shape,
+                                              LoaderCursor cursor, std::vector<int64_t> wanted,
+                                              Bytes prefetch_budget) {
+  MUSTER_CHECK(shape.sequence_length >= 1 && shape.rows >= 1 && shape.micro_batches >= 1 &&
+               shape.group_documents >= 1);
+  MUSTER_CHECK(std::is_sorted(wanted.begin(), wanted.end()));
+  MUSTER_TRY(check_cursor(cursor, corpus, encoding));
   auto worker = std::make_unique<Worker>(corpus, std::move(encoder), shape, cursor,
                                          std::move(wanted), prefetch_budget);
   return std::unique_ptr<Loader>(new Loader(std::move(worker)));

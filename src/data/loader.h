@@ -61,13 +61,15 @@ class Loader {
  public:
   // `corpus` must outlive the loader; `encoder` is used by the background thread alone. The
   // micro-batches `wanted` (rising global indices) of every step are materialised. `cursor` comes
-  // from start_cursor() or a checkpoint. Errors: invalid_argument when the cursor's fingerprints
-  // are not those of the data.
+  // from start_cursor() or a checkpoint. Errors: those of check_cursor.
   static Result<std::unique_ptr<Loader>> start(const Corpus& corpus, DocumentEncoder encoder,
                                                Hash128 encoding, LoaderShape shape,
                                                LoaderCursor cursor, std::vector<int64_t> wanted,
                                                Bytes prefetch_budget);
   ~Loader();
+
+  // Whether `cursor` belongs to this data. Errors: invalid_argument, saying what differs.
+  static Status check_cursor(const LoaderCursor& cursor, const Corpus& corpus, Hash128 encoding);
 
   static LoaderCursor start_cursor(const Corpus& corpus, Hash128 encoding, uint64_t seed);
 

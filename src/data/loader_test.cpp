@@ -5,9 +5,11 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <barrier>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include "sys/real_files.h"
 
@@ -42,6 +44,11 @@ DocumentEncoder encoder(int64_t length) {
   return DocumentEncoder(encode_bytes, {0, 1, 2, 3}, 0.5, length);
 }
 
+Result<Corpus> open_corpus(Files& files, const CorpusSpec& spec) {
+  RealRandom random;
+  return Corpus::open(files, random, spec);
+}
+
 CorpusSpec folder_spec(const Folder& folder) {
   CorpusSpec spec;
   spec.kind = CorpusSpec::Kind::files;
@@ -64,7 +71,7 @@ TEST(Corpus, SkipsWhatIsNotTextAndSaysSo) {
   RealFiles files("");
   CorpusSpec spec = folder_spec(folder);
   spec.kind = CorpusSpec::Kind::stdlib;
-  const Corpus corpus = Corpus::open(files, spec).value();
+  const Corpus corpus = open_corpus(files, spec).value();
   EXPECT_EQ(corpus.size(Corpus::Part::train), 2);
   EXPECT_EQ(corpus.read(Corpus::Part::train, 0).value(), "a = 1\n");
   EXPECT_EQ(corpus.read(Corpus::Part::train, 1).value(), "b = 2\n");
@@ -73,15 +80,35 @@ TEST(Corpus, SkipsWhatIsNotTextAndSaysSo) {
   EXPECT_EQ(corpus.counts().skipped_empty, 1);
 }
 
+TEST(Corpus, RunDirectoriesInsideItAreSkippedAndCounted) {
+  const Folder folder;
+  folder.write("a.py", "a = 1\n");
+  folder.write("config.toml", "the project's own");
+  folder.write("logs/run.log", "the project's own too");
+  folder.write("runs/one/config.toml", "steps = 3\n");
+  folder.write("runs/one/config-origins.json", "{}");
+  folder.write("runs/one/logs/attempt_0/0/stderr.log", "step 1\n");
+  folder.write("runs/one/report.md", "# one\n");
+  folder.write("job/events.sqlite", "SQLite");
+  folder.write("job/logs/0.log", "hello\n");
+  RealFiles files("");
+  const Corpus corpus = open_corpus(files, folder_spec(folder)).value();
+  EXPECT_EQ(corpus.size(Corpus::Part::train), 3);
+  EXPECT_EQ(corpus.counts().skipped_runs, 2);
+  // What a run writes changes nothing.
+  folder.write("runs/one/report.md", "# changed\n");
+  EXPECT_EQ(open_corpus(files, folder_spec(folder))->fingerprint(), corpus.fingerprint());
+}
+
 TEST(Corpus, AnEmptyOrMissingCorpusIsAnErrorThatSaysWhy) {
   const Folder folder;
   RealFiles files("");
-  const auto empty = Corpus::open(files, folder_spec(folder));
+  const auto empty = open_corpus(files, folder_spec(folder));
   ASSERT_FALSE(empty);
   EXPECT_NE(empty.error().to_string().find("no document to train on"), std::string::npos);
   CorpusSpec missing = folder_spec(folder);
   missing.paths = {folder.path() + "/none"};
-  EXPECT_EQ(Corpus::open(files, missing).error().code(), Code::not_found);
+  EXPECT_EQ(open_corpus(files, missing).error().code(), Code::not_found);
 }
 
 TEST(Corpus, HoldsOutTheSameDocumentsWhateverElseItHolds) {
@@ -94,9 +121,9 @@ TEST(Corpus, HoldsOutTheSameDocumentsWhateverElseItHolds) {
   RealFiles files("");
   CorpusSpec spec = folder_spec(small);
   spec.held_out_share = 0.2;
-  const Corpus a = Corpus::open(files, spec).value();
+  const Corpus a = open_corpus(files, spec).value();
   spec.paths = {large.path()};
-  const Corpus b = Corpus::open(files, spec).value();
+  const Corpus b = open_corpus(files, spec).value();
   EXPECT_GT(a.size(Corpus::Part::held_out), 5);
   EXPECT_NEAR(static_cast<double>(b.size(Corpus::Part::held_out)), 60, 25);
   std::set<uint64_t> held_out;
@@ -119,7 +146,7 @@ TEST(Corpus, TheTailIsCutAtTheShareOfBytes) {
   } cases[] = {{0.1, 18}, {0.45, 10}, {0.9, 2}};  // 0.45 would cut inside é
   for (const auto& c : cases) {
     spec.held_out_share = c.share;
-    const Corpus corpus = Corpus::open(files, spec).value();
+    const Corpus corpus = open_corpus(files, spec).value();
     const std::string train = corpus.read(Corpus::Part::train, 0).value();
     const std::string held_out = corpus.read(Corpus::Part::held_out, 0).value();
     EXPECT_EQ(train.size(), c.train) << c.share;
@@ -133,17 +160,17 @@ TEST(Corpus, TheFingerprintFollowsNamesAndContents) {
   a.write("x.py", "1");
   b.write("x.py", "1");
   RealFiles files("");
-  const Hash128 same = Corpus::open(files, folder_spec(a)).value().fingerprint();
-  EXPECT_EQ(Corpus::open(files, folder_spec(b)).value().fingerprint(), same);
+  const Hash128 same = open_corpus(files, folder_spec(a)).value().fingerprint();
+  EXPECT_EQ(open_corpus(files, folder_spec(b)).value().fingerprint(), same);
   b.write("x.py", "2");
-  EXPECT_NE(Corpus::open(files, folder_spec(b)).value().fingerprint(), same);
+  EXPECT_NE(open_corpus(files, folder_spec(b)).value().fingerprint(), same);
 }
 
 TEST(Corpus, AFileThatChangesUnderARunIsNoticed) {
   const Folder folder;
   folder.write("x.py", "one");
   RealFiles files("");
-  const Corpus corpus = Corpus::open(files, folder_spec(folder)).value();
+  const Corpus corpus = open_corpus(files, folder_spec(folder)).value();
   folder.write("x.py", "two");
   EXPECT_EQ(corpus.read(Corpus::Part::train, 0).error().code(), Code::corrupt);
 }
@@ -167,7 +194,7 @@ TEST(Corpus, ReadsJsonlPlainAndCompressedAlike) {
     CorpusSpec spec = folder_spec(*folder);
     spec.kind = CorpusSpec::Kind::jsonl;
     spec.cache_folder = cache.path() + "/spool";
-    const Corpus corpus = Corpus::open(files, spec).value();
+    const Corpus corpus = open_corpus(files, spec).value();
     ASSERT_EQ(corpus.size(Corpus::Part::train), 3);
     EXPECT_EQ(corpus.read(Corpus::Part::train, 0).value(), "first é");
     EXPECT_EQ(corpus.read(Corpus::Part::train, 2).value(), "last");
@@ -186,8 +213,41 @@ TEST(Corpus, ADamagedArchiveIsRefusedAndLeavesNothingInTheCache) {
     CorpusSpec spec = folder_spec(folder);
     spec.kind = CorpusSpec::Kind::jsonl;
     spec.cache_folder = cache.path();
-    EXPECT_EQ(Corpus::open(files, spec).error().code(), Code::corrupt);
+    EXPECT_EQ(open_corpus(files, spec).error().code(), Code::corrupt);
     EXPECT_TRUE(fs::is_empty(cache.path()));
+  }
+}
+
+// Threads here, ranks in life: each has drawn a name of its own.
+TEST(Corpus, ManyMayUnpackTheSameFileAtOnce) {
+  std::string lines;
+  for (int i = 0; i < 20000; ++i) lines += "{\"text\": \"document " + std::to_string(i) + "\"}\n";
+  const Folder folder;
+  folder.write("d.jsonl.zst", zstd(lines));
+  RealFiles files("");
+  for (int round = 0; round < 5; ++round) {
+    const Folder cache;
+    CorpusSpec spec = folder_spec(folder);
+    spec.kind = CorpusSpec::Kind::jsonl;
+    spec.cache_folder = cache.path() + "/spool";
+    std::barrier together(4);
+    std::vector<std::string> outcomes(4);
+    std::vector<std::thread> threads;
+    for (std::string& outcome : outcomes) {
+      threads.emplace_back([&] {
+        together.arrive_and_wait();
+        const auto corpus = open_corpus(files, spec);
+        outcome = !corpus.ok() ? corpus.error().to_string()
+                  : corpus->size(Corpus::Part::train) == 20000
+                      ? corpus->read(Corpus::Part::train, 19999).value()
+                      : "documents are missing";
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(outcomes, std::vector<std::string>(4, "document 19999"));
+    const auto left = files.list(spec.cache_folder).value();
+    ASSERT_EQ(left.size(), 1u) << "one unpacked file and nothing unfinished";
+    EXPECT_TRUE(left[0].name.ends_with(".jsonl"));
   }
 }
 
@@ -201,7 +261,7 @@ class LoaderOrder : public testing::Test {
     }
   }
   static constexpr LoaderShape kShape{16, 2, 4, 5};
-  Corpus open() { return Corpus::open(files_, folder_spec(folder_)).value(); }
+  Corpus open() { return open_corpus(files_, folder_spec(folder_)).value(); }
   static Hash128 encoding() { return encoding_fingerprint({1, 2}, 0.5, kShape); }
 
   std::unique_ptr<Loader> start(const Corpus& corpus, LoaderCursor cursor,

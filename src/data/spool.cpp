@@ -40,7 +40,7 @@ static Status decompress(Files& files, FileHandle out, const std::string& packed
   return {};
 }
 
-Result<std::string> spool_zstd(Files& files, const std::string& path,
+Result<std::string> spool_zstd(Files& files, Random& random, const std::string& path,
                                const std::string& cache_folder) {
   if (cache_folder.empty()) {
     return Error(Code::invalid_argument,
@@ -50,17 +50,17 @@ Result<std::string> spool_zstd(Files& files, const std::string& path,
   const std::string target = join_path(cache_folder, xxh3_128(packed).hex() + ".jsonl");
   if (files.stat(target).ok()) return target;
   MUSTER_TRY(make_directories(files, cache_folder));
-  const std::string temporary = target + ".tmp";
-  MUSTER_TRY(const FileHandle out, files.open(temporary, {OpenMode::write_truncate, false}));
+  const std::string temporary = fmt::format("{}.{:016x}.tmp", target, random.u64());
+  MUSTER_TRY(const FileHandle out, files.open(temporary, {OpenMode::write_new, false}));
   Status status = decompress(files, out, packed, path);
   if (status.ok()) status = files.sync_file(out);
   const Status closed = files.close(out);
   if (status.ok()) status = closed;
+  if (status.ok()) status = files.rename(temporary, target);
   if (!status.ok()) {
     static_cast<void>(files.remove(temporary).ok());
     return std::move(status).error();
   }
-  MUSTER_TRY(files.rename(temporary, target));
   return target;
 }
 

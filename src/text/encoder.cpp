@@ -1,5 +1,7 @@
 // The encoder: cuts a segment into pieces a batch at a time, looks the short ones up in the cache,
 // and asks the model for the rest.
+#include <fmt/format.h>
+
 #include <cstring>
 
 #include "base/check.h"
@@ -138,6 +140,20 @@ std::vector<uint32_t> Tokenizer::encode(std::string_view text, SpecialText speci
       std::make_unique<Encoder::State>(*this, text.size() <= kShortText ? kShort : kVolume));
   encoder.encode(text, ids, special);
   return ids;
+}
+
+Result<EncodedText> encode_text(const Tokenizer& tokenizer, std::string_view text,
+                                SpecialText special) {
+  if (text.size() > kMaxTextBytes) {
+    return Error(Code::invalid_argument,
+                 fmt::format("the text has {} bytes; split it into parts of at most {}",
+                             text.size(), kMaxTextBytes));
+  }
+  EncodedText encoded;
+  Encoder encoder(tokenizer);
+  encoder.encode(text, encoded.ids, special);
+  encoded.replaced = encoder.replaced();
+  return encoded;
 }
 
 size_t Encoder::replaced() const {

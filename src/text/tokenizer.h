@@ -113,6 +113,15 @@ class Encoder {
   std::unique_ptr<State> state_;
 };
 
+// The ids of a whole text from outside, read as Encoder::encode reads it.
+struct EncodedText {
+  std::vector<uint32_t> ids;
+  size_t replaced = 0;  // invalid UTF-8 sequences read as U+FFFD
+};
+// Errors: invalid_argument for a text of more than kMaxTextBytes.
+Result<EncodedText> encode_text(const Tokenizer& tokenizer, std::string_view text,
+                                SpecialText special);
+
 // Turns ids that arrive one by one into text, holding back the bytes of an unfinished character.
 class StreamDecoder {
  public:

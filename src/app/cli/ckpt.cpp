@@ -130,6 +130,7 @@ void print_for_people(const std::string& folder, const Manifest& m) {
   if (!m.parent.empty()) fmt::print("  continues {}\n", m.parent);
   fmt::print("  mode {}, {} K-blocks, {} micro-batches a step\n", m.numerics.mode,
              m.numerics.k_blocks, m.numerics.micro_batches);
+  for (const auto& [name, choice] : m.numerics.choices) fmt::print("  {}: {}\n", name, choice);
   fmt::print("  {} tensors, {} in {} files\n", m.tensors.size(),
              format_bytes(Bytes{m.total_bytes()}), m.files.size());
   for (const StoredTensor& tensor : m.tensors)

@@ -9,6 +9,7 @@
 #include "app/train/prepare_run.h"
 #include "app/train/resolve_config.h"
 #include "base/units.h"
+#include "data/cache_folder.h"
 #include "data/packing.h"
 #include "sys/real_files.h"
 #include "train/loop/warm.h"
@@ -34,7 +35,9 @@ Result<Inspection> inspect(World& world, const std::string& file,
   MUSTER_TRY(const Config config, resolve_train_config(world, files, file, sets));
   MUSTER_TRY(const TrainConfig typed, make_train_config(config));
   const std::string cache = cache_folder(world.environment);
-  MUSTER_TRY(const Corpus corpus, Corpus::open(files, corpus_spec(typed.data, cache + "/spool")));
+  MUSTER_TRY(
+      const Corpus corpus,
+      Corpus::open(files, world.random, corpus_spec(typed.data, spool_folder(world.environment))));
   MUSTER_TRY(const PreparedTokenizer prepared,
              prepare_tokenizer(files, world.clock, typed, corpus, cache, 2));
   MUSTER_TRY(const SpecialTokens special, special_tokens(prepared.tokenizer, typed.data.fim_rate));
@@ -97,11 +100,9 @@ int data_main(World& world, const std::vector<std::string>& words) {
     out["files"] = c.files;
     out["documents"] = {{"train", c.documents}, {"held_out", c.held_out_documents}};
     out["bytes"] = {{"train", c.bytes}, {"held_out", c.held_out_bytes}};
-    out["skipped"] = {{"links", c.skipped_links},
-                      {"not_utf8", c.skipped_not_utf8},
-                      {"unreadable", c.skipped_unreadable},
-                      {"empty", c.skipped_empty},
-                      {"bad_lines", c.skipped_bad_lines}};
+    out["skipped"] = {{"links", c.skipped_links},           {"not_utf8", c.skipped_not_utf8},
+                      {"unreadable", c.skipped_unreadable}, {"empty", c.skipped_empty},
+                      {"bad_lines", c.skipped_bad_lines},   {"run_directories", c.skipped_runs}};
     out["vocabulary"] = found->vocabulary;
     out["tokens"] = found->tokens;
     out["bytes_per_token"] = bytes_per_token;
@@ -115,9 +116,10 @@ int data_main(World& world, const std::vector<std::string>& words) {
   fmt::print("held out     {} documents, {}\n", c.held_out_documents,
              format_bytes(Bytes{c.held_out_bytes}));
   fmt::print(
-      "skipped      {} symbolic links, {} not UTF-8, {} unreadable, {} empty, {} bad lines\n",
+      "skipped      {} symbolic links, {} not UTF-8, {} unreadable, {} empty, {} bad lines, {} run "
+      "directories\n",
       c.skipped_links, c.skipped_not_utf8, c.skipped_unreadable, c.skipped_empty,
-      c.skipped_bad_lines);
+      c.skipped_bad_lines, c.skipped_runs);
   fmt::print("tokenizer    {} tokens, {}\n", found->vocabulary, found->tokenizer);
   fmt::print("tokens       {} an epoch, {:.2f} bytes each, {} sequences\n", found->tokens,
              bytes_per_token, found->sequences);

@@ -42,17 +42,8 @@ struct RateOptions {
 };
 
 Result<PlannedStep> plan(const TrainConfig& config, int64_t rank) {
-  MUSTER_TRY(ModelSpec model, make_model_spec(config.model, Real::f32));
-  StepLayout layout;
-  layout.micro_batches = config.batch.micro_batches_per_step;
-  layout.lanes = config.batch.virtual_shards;
-  layout.world = static_cast<int>(config.run.workers);
-  layout.rank = Rank{static_cast<int32_t>(std::clamp<int64_t>(rank, -1, 1 << 20))};
-  layout.work =
-      Workload::causal(config.batch.sequences_per_micro_batch, config.data.sequence_length);
-  PlanOptions options;
-  options.memory_budget = config.train.memory_budget;
-  return plan_step(std::move(model), layout, options);
+  return plan_step(config, static_cast<int>(config.run.workers),
+                   Rank{static_cast<int32_t>(std::clamp<int64_t>(rank, -1, 1 << 20))});
 }
 
 }  // namespace

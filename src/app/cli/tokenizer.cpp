@@ -13,6 +13,7 @@
 
 #include "app/cli/options.h"
 #include "app/cli/verb.h"
+#include "data/cache_folder.h"
 #include "data/corpus.h"
 #include "sys/real_files.h"
 #include "text/bpe_trainer.h"
@@ -77,7 +78,7 @@ std::optional<SplitPattern> pattern_named(std::string_view name) {
   return std::nullopt;
 }
 
-int train(const std::vector<std::string>& arguments) {
+int train(World& world, const std::vector<std::string>& arguments) {
   std::vector<std::string> paths, specials, endings;
   int64_t vocabulary_size = 4096;
   int64_t threads = std::max(1u, std::thread::hardware_concurrency());
@@ -129,8 +130,8 @@ int train(const std::vector<std::string>& arguments) {
     spec.paths = paths;
     spec.endings = endings;
     spec.held_out_share = 0;
-    spec.cache_folder = std::string(parent_path(output));
-    MUSTER_TRY(const Corpus corpus, Corpus::open(files, spec));
+    spec.cache_folder = spool_folder(world.environment);
+    MUSTER_TRY(const Corpus corpus, Corpus::open(files, world.random, spec));
     counts = corpus.counts();
     std::vector<std::string> documents;
     for (int64_t i = 0; i < corpus.size(Corpus::Part::train); ++i) {
@@ -148,7 +149,7 @@ int train(const std::vector<std::string>& arguments) {
     return fail(written.error());
   const int64_t skipped = counts.skipped_links + counts.skipped_not_utf8 +
                           counts.skipped_unreadable + counts.skipped_empty +
-                          counts.skipped_bad_lines;
+                          counts.skipped_bad_lines + counts.skipped_runs;
   if (json) {
     nlohmann::ordered_json out = {{"tokenizer", output},
                                   {"vocabulary_size", trained->vocabulary_size()},
@@ -197,21 +198,18 @@ int encode(const std::vector<std::string>& arguments) {
   if (!tokenizer) return fail(tokenizer.error());
   const auto text = read_input(files, input);
   if (!text) return fail(text.error());
-  if (text->size() > kMaxTextBytes)
-    return fail(Error(Code::invalid_argument,
-                      fmt::format("the text has {} bytes; split it into parts of at most {}",
-                                  text->size(), kMaxTextBytes)));
-  Encoder encoder(*tokenizer);
-  std::vector<uint32_t> ids;
-  encoder.encode(*text, ids, recognise ? SpecialText::recognise : SpecialText::as_text);
+  auto encoded =
+      encode_text(*tokenizer, *text, recognise ? SpecialText::recognise : SpecialText::as_text);
+  if (!encoded) return fail(encoded.error());
+  std::vector<uint32_t> ids = std::move(encoded->ids);
   if (add_special) {
     auto around = tokenizer->with_special_tokens(std::move(ids));
     if (!around) return fail(around.error());
     ids = *std::move(around);
   }
-  if (encoder.replaced() != 0)
+  if (encoded->replaced != 0)
     fmt::print(stderr, "muster tokenizer: {} invalid UTF-8 sequences read as U+FFFD\n",
-               encoder.replaced());
+               encoded->replaced);
   if (!output.empty())
     if (const Status written = write_output(files, output, little_endian(ids)); !written)
       return fail(written.error());
@@ -224,7 +222,7 @@ int encode(const std::vector<std::string>& arguments) {
       out["output"] = output;
       out["count"] = ids.size();
     }
-    out["replaced"] = encoder.replaced();
+    out["replaced"] = encoded->replaced;
     shown = out.dump() + "\n";
   } else if (output.empty()) {
     for (const uint32_t id : ids) fmt::format_to(std::back_inserter(shown), "{} ", id);
@@ -321,10 +319,10 @@ int decode(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-int tokenizer_main(World&, const std::vector<std::string>& arguments) {
+int tokenizer_main(World& world, const std::vector<std::string>& arguments) {
   const std::string word = arguments.empty() ? "" : arguments[0];
   const std::vector<std::string> rest(arguments.begin() + !arguments.empty(), arguments.end());
-  if (word == "train") return train(rest);
+  if (word == "train") return train(world, rest);
   if (word == "encode") return encode(rest);
   if (word == "decode") return decode(rest);
   const bool help = word == "-h" || word == "--help";

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <filesystem>
 #include <thread>
 
 #include "app/cli/options.h"
@@ -15,12 +16,14 @@
 #include "app/train/run_report.h"
 #include "app/train/train_observer.h"
 #include "base/units.h"
+#include "data/cache_folder.h"
 #include "runtime/supervise/supervisor.h"
 #include "store/event_log.h"
 #include "sys/real_files.h"
 #include "sys/real_spawner.h"
 #include "text/tokenizer_json.h"
 #include "train/loop/injection.h"
+#include "train/loop/start_check.h"
 #include "train/loop/warm.h"
 #include "train/loop/worker.h"
 
@@ -30,13 +33,13 @@ namespace {
 constexpr const char* kFooter =
     "Exit codes: 0 trained to the end (or to train.stop_after); 1 failed, or settings, corpus or "
     "run directory were refused;\n"
-    "  2 wrong arguments; 93 the trainer gave up because a restart would fail again (a checkpoint "
-    "of other settings or data,\n"
+    "  2 wrong arguments; 93 the run would fail again the same way (a checkpoint of other settings "
+    "or data,\n"
     "  steps that are not finite, no room for the last state); 124 a worker hung; 128 + n stopped "
     "by signal n, or a worker\n"
-    "  died of it and restarts are used up. SIGINT or SIGTERM saves a checkpoint and stops; a "
-    "second one kills at once. "
-    "--resume goes on.";
+    "  died of it and restarts are used up. A start that is refused leaves the run directory as it "
+    "was. SIGINT or SIGTERM\n"
+    "  saves a checkpoint and stops; a second one kills at once. --resume goes on.";
 
 struct Arguments {
   std::string config;
@@ -71,9 +74,10 @@ class TrainVerb {
   Status resolve();
   Status check_injections() const;
   void state(const std::string& name, const std::string& value);
-  Status prepare();
+  Result<Warm> admit();
+  Status write_run(const Warm& warm);
   Result<JobSpec> job_spec();
-  Result<JobReport> supervise(LivePanel& panel);
+  Result<JobReport> supervise(JobSpec spec, LivePanel& panel);
   int conclude(JobReport job);
   FILE* text_out() const { return arguments_.json ? stderr : stdout; }
 
@@ -123,27 +127,47 @@ void TrainVerb::state(const std::string& name, const std::string& value) {
   fmt::print(stderr, "{}: {}\n", name, value);
 }
 
-Status TrainVerb::prepare() {
-  MUSTER_TRY(lock_, run_->lock(files_));
+// What the run will be, from settings, corpus and run directory; nothing is written there. A folder
+// that jobs have used is locked before it is read; a new one when it is written.
+Result<Warm> TrainVerb::admit() {
+  if (files_.stat(run_->lock_file()).ok()) {
+    MUSTER_TRY(lock_, run_->lock(files_));
+  }
   MUSTER_TRY(check_run_directory(files_, *run_, arguments_.resume));
+  MUSTER_TRY(
+      check_corpus_place(*run_, typed_->data.paths, std::filesystem::current_path().string()));
   if (arguments_.resume) {
     MUSTER_TRY(const auto changes, changed_settings(files_, *run_, *config_));
     for (const std::string& change : changes) state("changed setting", change);
   }
-  MUSTER_TRY(
-      const Corpus corpus,
-      Corpus::open(files_, corpus_spec(typed_->data, cache_folder(world_.environment) + "/spool")));
+  MUSTER_TRY(Corpus corpus,
+             Corpus::open(files_, world_.random,
+                          corpus_spec(typed_->data, spool_folder(world_.environment))));
   state("corpus", corpus_text(corpus));
-  const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  if (!arguments_.resume || !files_.stat(run_->tokenizer()).ok()) {
+  std::string tokenizer_json;
+  if (arguments_.resume && files_.stat(run_->tokenizer()).ok()) {
+    MUSTER_TRY(tokenizer_json, read_file(files_, run_->tokenizer()));
+  } else {
+    const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     MUSTER_TRY(const PreparedTokenizer prepared,
                prepare_tokenizer(files_, world_.clock, *typed_, corpus,
                                  cache_folder(world_.environment), threads));
-    MUSTER_TRY(
-        write_file_durably(files_, run_->tokenizer(), tokenizer_to_json(prepared.tokenizer)));
+    tokenizer_json = tokenizer_to_json(prepared.tokenizer);
     state("tokenizer",
           fmt::format("{} tokens, {}", prepared.tokenizer.vocabulary_size(), prepared.how));
   }
+  const auto isa = world_.environment.find("MUSTER_ISA");
+  return make_warm(*run_, *config_, std::move(corpus), std::move(tokenizer_json),
+                   isa == world_.environment.end() ? "" : isa->second);
+}
+
+Status TrainVerb::write_run(const Warm& warm) {
+  if (lock_ == nullptr) {
+    MUSTER_TRY(lock_, run_->lock(files_));
+    // Another job may have begun there since.
+    MUSTER_TRY(check_run_directory(files_, *run_, arguments_.resume));
+  }
+  MUSTER_TRY(write_file_durably(files_, run_->tokenizer(), warm.tokenizer_json));
   MUSTER_TRY(set_aside_job_before(files_, *run_));
   return write_settings(files_, *run_, *config_);
 }
@@ -183,8 +207,7 @@ Result<JobSpec> TrainVerb::job_spec() {
   return spec;
 }
 
-Result<JobReport> TrainVerb::supervise(LivePanel& panel) {
-  MUSTER_TRY(JobSpec spec, job_spec());
+Result<JobReport> TrainVerb::supervise(JobSpec spec, LivePanel& panel) {
   const auto disabled = world_.environment.find("MUSTER_DISABLE");
   MUSTER_TRY(auto spawner,
              RealSpawner::start({disabled == world_.environment.end() ? "" : disabled->second}));
@@ -233,10 +256,18 @@ int TrainVerb::conclude(JobReport job) {
 Result<int> TrainVerb::run() {
   MUSTER_TRY(resolve());
   MUSTER_TRY(check_injections());
-  MUSTER_TRY(prepare());
+  MUSTER_TRY(JobSpec spec, job_spec());
+  {
+    MUSTER_TRY(const Warm warm, admit());
+    if (const Status accepted = check_start(files_, warm); !accepted.ok()) {
+      fmt::print(stderr, "muster train: {}\n", accepted.error().to_string());
+      return kExitNoRestart;
+    }
+    MUSTER_TRY(write_run(warm));
+  }
   LivePanel panel(world_.clock, arguments_.json ? STDERR_FILENO : STDOUT_FILENO,
                   std::chrono::seconds{5}, 10);
-  MUSTER_TRY(JobReport job, supervise(panel));
+  MUSTER_TRY(JobReport job, supervise(std::move(spec), panel));
   return conclude(std::move(job));
 }
 

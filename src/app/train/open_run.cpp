@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "app/cli/read_config.h"
 #include "train/step/train_config.h"
 
@@ -19,6 +21,22 @@ Status check_run_directory(Files& files, const RunDirectory& run, bool resume) {
   if (!used && resume) {
     return Error(Code::not_found,
                  fmt::format("{} holds no run to resume; check --run-dir", run.root()));
+  }
+  return {};
+}
+
+Status check_corpus_place(const RunDirectory& run, const std::vector<std::string>& corpus_paths,
+                          const std::string& working_directory) {
+  // With a slash at the end, so that a folder is a prefix of what lies in it.
+  const auto place = [&](const std::string& path) {
+    return (std::filesystem::path(working_directory) / path / "").lexically_normal().string();
+  };
+  for (const std::string& path : corpus_paths) {
+    if (!place(path).starts_with(place(run.root()))) continue;
+    return Error(Code::invalid_argument,
+                 fmt::format("the corpus {} lies inside the run directory {}, where logs and "
+                             "reports grow; choose another --run-dir",
+                             path, run.root()));
   }
   return {};
 }

@@ -15,6 +15,11 @@ namespace muster {
 // Errors: already_exists for a used folder without `resume`; not_found for an unused one with it.
 Status check_run_directory(Files& files, const RunDirectory& run, bool resume);
 
+// A corpus inside the run directory would be skipped, or change under the run. `working_directory`:
+// what relative paths start from. Errors: invalid_argument naming both.
+Status check_corpus_place(const RunDirectory& run, const std::vector<std::string>& corpus_paths,
+                          const std::string& working_directory);
+
 // Settings that differ from those of the job before, as "key: then -> now"; none when that job left
 // no readable settings. Errors: invalid_argument for a setting that made the run's tokenizer, which
 // cannot change any more.

@@ -15,17 +15,6 @@
 
 namespace muster {
 
-std::string cache_folder(const std::map<std::string, std::string>& environment) {
-  const auto value = [&](const char* name) {
-    const auto it = environment.find(name);
-    return it == environment.end() ? std::string() : it->second;
-  };
-  if (const std::string set = value("MUSTER_CACHE"); !set.empty()) return set;
-  if (const std::string set = value("XDG_CACHE_HOME"); !set.empty()) return set + "/muster";
-  const std::string home = value("HOME");
-  return (home.empty() ? std::string("/tmp") : home) + "/.cache/muster";
-}
-
 static Result<Tokenizer> train_on(const Corpus& corpus, const BpeTraining& options) {
   std::vector<std::string> texts;
   for (int64_t i = 0; i < corpus.size(Corpus::Part::train); ++i) {
@@ -84,6 +73,7 @@ std::string corpus_text(const Corpus& corpus) {
   add(c.skipped_unreadable, "unreadable");
   add(c.skipped_empty, "empty");
   add(c.skipped_bad_lines, "bad lines");
+  add(c.skipped_runs, "run directories");
   if (!skipped.empty()) text += fmt::format("; skipped {}", fmt::join(skipped, ", "));
   return text + "; fingerprint " + corpus.fingerprint().hex();
 }

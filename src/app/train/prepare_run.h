@@ -2,7 +2,6 @@
 // and the tokenizer.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -30,9 +29,6 @@ Result<PreparedTokenizer> prepare_tokenizer(Files& files, const Clock& clock,
 
 // "38 documents, 10 KiB; 2 held out; skipped 1 not UTF-8; fingerprint …"
 std::string corpus_text(const Corpus& corpus);
-
-// $MUSTER_CACHE, else $XDG_CACHE_HOME/muster, else ~/.cache/muster.
-std::string cache_folder(const std::map<std::string, std::string>& environment);
 
 // Fills data.paths of a stdlib source and writes config.toml and config-origins.json.
 Status write_settings(Files& files, const RunDirectory& run, const Config& config);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "ckpt/reader.h"
 #include "ckpt/scan.h"
 #include "runtime/supervise/blame.h"
 #include "store/event_log.h"
@@ -40,6 +41,15 @@ Result<JobTimeline> read_timeline(const RunDirectory& run, std::vector<std::stri
   RealFiles root(run.root());
   MUSTER_TRY(const std::vector<TraceData> traces, read_segments(root, problems));
   return make_timeline(jobs.back(), traces, 0);
+}
+
+std::vector<ReportFact> numerics_facts(const Numerics& numerics) {
+  std::vector<ReportFact> facts = {
+      {"mode", numerics.mode},
+      {"K-blocks of a matrix product", std::to_string(numerics.k_blocks)},
+      {"micro-batches a step", std::to_string(numerics.micro_batches)}};
+  for (const auto& [name, value] : numerics.choices) facts.push_back({name, value});
+  return facts;
 }
 
 struct Rates {
@@ -139,6 +149,13 @@ RunSummary summarize_run(Files& files, const RunFacts& facts) {
     if (newest.ok()) checkpoint = newest->folder;
   }
   json["checkpoint"] = checkpoint;
+  if (!checkpoint.empty()) {
+    const auto manifest = read_manifest(files, checkpoint);
+    if (manifest.ok())
+      report.numerics = numerics_facts(manifest->numerics);
+    else
+      report.problems.push_back("no numerics: " + manifest.error().to_string());
+  }
   json["digest"] = result.value("digest", "");
   json["exit_code"] = facts.job.exit_code;
   json["ledger"] = ledger_json(report.ledger);

@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "app/cli/options.h"
 #include "app/trainer/load_checkpoint.h"
@@ -37,10 +38,16 @@ Result<std::vector<int32_t>> parse_ids(std::string_view text) {
   return ids;
 }
 
+struct Scored {
+  Score score;
+  size_t replaced = 0;  // invalid UTF-8 sequences of the text
+};
+
 template <class T>
-Result<Score> run(World& world, const Arguments& arguments) {
+Result<Scored> run(World& world, const Arguments& arguments) {
   RealFiles files("");
   MUSTER_TRY(auto loaded, load_checkpoint<T>(files, arguments.checkpoint));
+  Scored scored;
   std::vector<int32_t> ids;
   if (!arguments.tokens.empty()) {
     MUSTER_TRY(ids, parse_ids(arguments.tokens));
@@ -50,7 +57,12 @@ Result<Score> run(World& world, const Arguments& arguments) {
                    "the checkpoint has no tokenizer, so it can only score --tokens");
     }
     MUSTER_TRY(const std::string text, read_file(files, arguments.text_file));
-    MUSTER_TRY(ids, completion_prompt(*loaded.tokenizer, text));
+    MUSTER_TRY(const EncodedText encoded,
+               encode_text(*loaded.tokenizer, text, SpecialText::as_text));
+    MUSTER_TRY(const int32_t begin, end_of_text_id(*loaded.tokenizer));
+    ids.push_back(begin);
+    ids.insert(ids.end(), encoded.ids.begin(), encoded.ids.end());
+    scored.replaced = encoded.replaced;
   }
   const int64_t context = loaded.model->config().context;
   const int64_t stride =
@@ -64,9 +76,10 @@ Result<Score> run(World& world, const Arguments& arguments) {
           score_arena_bytes<T>(
               *loaded.model, std::min<int64_t>(context, static_cast<int64_t>(ids.size())), threads),
           isa == world.environment.end() ? "" : isa->second));
-  return score_tokens<T>(*loaded.model, engine->exec(), ids,
-                         loaded.tokenizer ? &*loaded.tokenizer : nullptr,
-                         std::min(stride, context));
+  MUSTER_TRY(scored.score, score_tokens<T>(*loaded.model, engine->exec(), ids,
+                                           loaded.tokenizer ? &*loaded.tokenizer : nullptr,
+                                           std::min(stride, context)));
+  return scored;
 }
 
 }  // namespace
@@ -80,7 +93,8 @@ int score_main(World& world, const std::vector<std::string>& words) {
   options.value("--checkpoint", arguments.checkpoint,
                 "checkpoint folder, or a run folder (its newest checkpoint)");
   options.value("--tokens", arguments.tokens, "token ids: 5,17,…");
-  options.value("--text", arguments.text_file, "a text file; <|endoftext|> is put before it");
+  options.value("--text", arguments.text_file,
+                "a text file; <|endoftext|> is put before it, and invalid UTF-8 is read as U+FFFD");
   options.value("--dtype", arguments.dtype, "float32 (default) or float64");
   options.value("--threads", arguments.threads, "compute threads (default 1)");
   options.value("--stride", arguments.stride,
@@ -96,22 +110,28 @@ int score_main(World& world, const std::vector<std::string>& words) {
                "float32 or float64\n");
     return kExitUsage;
   }
-  const auto score = f64 ? run<double>(world, arguments) : run<float>(world, arguments);
-  if (!score.ok()) {
-    fmt::print(stderr, "muster score: {}\n", score.error().to_string());
+  const auto scored = f64 ? run<double>(world, arguments) : run<float>(world, arguments);
+  if (!scored.ok()) {
+    fmt::print(stderr, "muster score: {}\n", scored.error().to_string());
     return kExitFailed;
   }
+  if (scored->replaced != 0)
+    fmt::print(stderr, "muster score: {} invalid UTF-8 sequences read as U+FFFD\n",
+               scored->replaced);
+  const Score* score = &scored->score;
   nlohmann::ordered_json json;
   json["logprobs"] = score->logprobs;
-  json["loss"] = score->loss;
-  json["bits_per_byte"] = score->bits_per_byte ? nlohmann::ordered_json(*score->bits_per_byte)
-                                               : nlohmann::ordered_json(nullptr);
+  const std::optional<double> bits_per_byte = score->total.bits_per_byte();
+  json["loss"] = score->total.loss();
+  json["bits_per_byte"] =
+      bits_per_byte ? nlohmann::ordered_json(*bits_per_byte) : nlohmann::ordered_json(nullptr);
+  json["replaced"] = scored->replaced;
   if (arguments.json) {
     fmt::print("{}\n", json.dump());
   } else {
     for (const double logprob : score->logprobs) fmt::print("{:.9g}\n", logprob);
-    fmt::print("loss {:.6f} nats per token", score->loss);
-    if (score->bits_per_byte) fmt::print(", {:.6f} bits per byte", *score->bits_per_byte);
+    fmt::print("loss {:.6f} nats per token", score->total.loss());
+    if (bits_per_byte) fmt::print(", {:.6f} bits per byte", *bits_per_byte);
     fmt::print("\n");
   }
   return kExitOk;

@@ -85,8 +85,9 @@ int work(World& world, const std::map<std::string, std::string>& environment, Fi
   seams.environment.insert(environment.begin(), environment.end());
   if (warm.config.train.mode == TrainSettings::Mode::fast) {
     seams.vendor = open_vendor(static_cast<int>(warm.config.train.threads));
+    seams.vendor_name = vendor_text();
     if (seams.vendor == nullptr)
-      world.log.info("fast mode uses our own kernels", {{"vendor", vendor_text()}});
+      world.log.info("fast mode uses our own kernels", {{"vendor", seams.vendor_name}});
   }
   seams.peak_flops_per_second = peak;
   return run_worker(warm, seams, recorder, injections);
@@ -99,7 +100,7 @@ int worker_main(World& world, const std::vector<std::string>& words) {
   if (const auto code = parse("worker", words, arguments)) return *code;
   RealFiles files("");
   const auto warm =
-      warm_up(files, RunDirectory(arguments.run_dir), variable(world.environment, "MUSTER_ISA"));
+      warm_up(files, world.random, RunDirectory(arguments.run_dir), world.environment);
   if (!warm.ok()) {
     world.log.error("the worker cannot start", {{"error", warm.error().to_string()}});
     return kExitNoRestart;
@@ -113,7 +114,7 @@ int template_main(World& world, const std::vector<std::string>& words) {
   if (const auto code = parse("template", words, arguments)) return *code;
   RealFiles files("");
   const auto warm =
-      warm_up(files, RunDirectory(arguments.run_dir), variable(world.environment, "MUSTER_ISA"));
+      warm_up(files, world.random, RunDirectory(arguments.run_dir), world.environment);
   if (!warm.ok()) {
     world.log.error("the workers cannot start", {{"error", warm.error().to_string()}});
     return kExitNoRestart;

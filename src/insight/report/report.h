@@ -83,6 +83,8 @@ struct ReportInput {
   std::vector<ReportRestart> restarts;
   std::vector<ReportSetting> configuration;
   std::vector<ReportSample> samples;
+  // What the numbers depend on, as the newest checkpoint records it: mode, orders, kernel choices.
+  std::vector<ReportFact> numerics;
   std::vector<ReportFact> environment;
   std::vector<std::string> problems;  // what the report had to do without
 };

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <utility>
 
 #include "insight/report/heat_strip.h"
 #include "insight/report/ledger_bar.h"
@@ -231,11 +232,13 @@ void put_configuration(std::string& out, const ReportInput& in) {
   out += "</section>";
 }
 
-void put_environment(std::string& out, const ReportInput& in) {
-  if (!in.environment.empty()) {
-    begin_section(out, "Environment", "");
+void put_facts(std::string& out, const ReportInput& in) {
+  for (const auto& [title, facts] :
+       {std::pair{"Numerics", &in.numerics}, std::pair{"Environment", &in.environment}}) {
+    if (facts->empty()) continue;
+    begin_section(out, title, "");
     out += "<div class=\"wide\"><table><tbody>";
-    for (const ReportFact& f : in.environment)
+    for (const ReportFact& f : *facts)
       put(out, "<tr><td class=\"name\">{}</td><td class=\"any\">{}</td></tr>", escape_html(f.name),
           escape_html(f.value));
     out += "</tbody></table></div></section>";
@@ -269,7 +272,7 @@ std::string report_html(const ReportInput& in) {
   put_restarts(out, in);
   put_samples(out, in);
   put_configuration(out, in);
-  put_environment(out, in);
+  put_facts(out, in);
   out += "<footer>Written by muster.</footer></main></body></html>\n";
   return out;
 }

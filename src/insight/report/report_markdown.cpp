@@ -101,6 +101,9 @@ void put_rest(std::string& out, const ReportInput& in) {
   for (const ReportSetting& s : in.configuration)
     put(out, "| {} | {} | {} |\n", escape_markdown(s.key), escape_markdown(s.value),
         escape_markdown(s.origin));
+  if (!in.numerics.empty()) out += "\n## Numerics\n\n| | |\n|---|---|\n";
+  for (const ReportFact& f : in.numerics)
+    put(out, "| {} | {} |\n", escape_markdown(f.name), escape_markdown(f.value));
   if (!in.environment.empty()) out += "\n## Environment\n\n| | |\n|---|---|\n";
   for (const ReportFact& f : in.environment)
     put(out, "| {} | {} |\n", escape_markdown(f.name), escape_markdown(f.value));

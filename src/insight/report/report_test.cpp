@@ -217,6 +217,7 @@ ReportInput full_input() {
                       {"model.layers", "6", "default"}};
   in.samples = {{"completion", "def fibonacci(n):\n", "    if n < 2:\n        return n\n", ""},
                 {"infill", "def add(a, b):\n", "    return a + b\n", "\nprint(add(1, 2))\n"}};
+  in.numerics = {{"mode", "fast"}, {"gemm.NT 64 16 32 0", "vendor"}};
   in.environment = {{"processor", "x86-64, 2 cores, AVX2"}, {"corpus", "1,234 files, 12.3 MB"}};
   return in;
 }
@@ -226,9 +227,9 @@ TEST(Report, ThePageIsWholeAndLoadsNothing) {
   EXPECT_TRUE(well_formed(html));
   for (const char* outside : {"http:", "https:", "<script", "<link", "@import", "url(", "src="})
     EXPECT_EQ(html.find(outside), std::string::npos) << outside;
-  for (const char* part :
-       {"Loss by step", "Step time by rank", "Goodput ledger", "examples/code-tiny.toml:12",
-        "exact/measured-peak", "1.234", "fatal_signal", "return a + b", "prefers-color-scheme"})
+  for (const char* part : {"Loss by step", "Step time by rank", "gemm.NT 64 16 32 0",
+                           "Goodput ledger", "examples/code-tiny.toml:12", "exact/measured-peak",
+                           "1.234", "fatal_signal", "return a + b", "prefers-color-scheme"})
     EXPECT_NE(html.find(part), std::string::npos) << part;
   EXPECT_EQ(count_of(html, "role=\"img\""), count_of(html, "<desc"));
   if (const char* out = std::getenv("MUSTER_REPORT_SAMPLE")) std::ofstream(out) << html;
@@ -236,8 +237,9 @@ TEST(Report, ThePageIsWholeAndLoadsNothing) {
 
 TEST(Report, TheMarkdownSaysTheSame) {
   const std::string text = report_markdown(full_input());
-  for (const char* part : {"# code-tiny", "1.2340", "exact/measured-peak", "step.compute",
-                           "fatal\\_signal", "examples/code-tiny.toml:12", "return a + b"})
+  for (const char* part :
+       {"# code-tiny", "1.2340", "gemm.NT 64 16 32 0", "exact/measured-peak", "step.compute",
+        "fatal\\_signal", "examples/code-tiny.toml:12", "return a + b"})
     EXPECT_NE(text.find(part), std::string::npos) << part;
 }
 
@@ -248,6 +250,7 @@ TEST(Report, NoTextOfTheInputBecomesMarkup) {
   in.restarts[0].cause = in.restarts[0].message = kNasty;
   in.configuration.push_back({kNasty, kNasty, kNasty});
   in.samples.push_back({kNasty, kNasty, kNasty, kNasty});
+  in.numerics.push_back({kNasty, kNasty});
   in.environment.push_back({kNasty, kNasty});
   in.problems.push_back(kNasty);
   in.mfu->label = kNasty;

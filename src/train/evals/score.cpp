@@ -3,29 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
-
-#include "base/strict_math.h"
 
 namespace muster {
-
-std::optional<double> bits_per_byte(double logprob_sum, int64_t bytes) {
-  if (bytes == 0) return std::nullopt;
-  return -logprob_sum / strict::log(2.0) / static_cast<double>(bytes);
-}
-
-int64_t predicted_bytes(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
-  std::set<uint32_t> specials;
-  for (const AddedToken& token : tokenizer.parts().added)
-    if (token.special) specials.insert(token.id);
-  int64_t bytes = 0;
-  for (size_t i = 1; i < ids.size(); ++i) {
-    const auto id = static_cast<uint32_t>(ids[i]);
-    const auto text = tokenizer.token_bytes(id);
-    if (text && !specials.contains(id)) bytes += static_cast<int64_t>(text->size());
-  }
-  return bytes;
-}
 
 namespace {
 
@@ -82,25 +61,15 @@ Result<Score> score_tokens(const Model<T>& model, ops::Exec& exec, std::span<con
                  scored - first, pass, exec, score.logprobs);
     if (last == n - 1) break;
   }
-  double sum = 0;
-  for (double logprob : score.logprobs) sum += logprob;
-  score.loss = -sum / static_cast<double>(score.logprobs.size());
+  for (const double logprob : score.logprobs) score.total.nats -= logprob;
+  score.total.tokens = n - 1;
   if (tokenizer != nullptr) {
-    score.bytes = predicted_bytes(*tokenizer, ids);
-    score.bits_per_byte = bits_per_byte(sum, score.bytes);
+    const std::vector<int32_t> bytes = text_bytes_by_id(*tokenizer);
+    for (const int32_t id : ids.subspan(1))
+      if (static_cast<size_t>(id) < bytes.size())
+        score.total.bytes += bytes[static_cast<size_t>(id)];
   }
   return score;
-}
-
-void HeldOut::add(const Score& score) {
-  texts += 1;
-  tokens += static_cast<int64_t>(score.logprobs.size());
-  bytes += score.bytes;
-  for (double logprob : score.logprobs) negative_logprob -= logprob;
-}
-
-std::optional<double> HeldOut::bits_per_byte() const {
-  return muster::bits_per_byte(-negative_logprob, bytes);
 }
 
 template Result<Score> score_tokens(const Model<float>&, ops::Exec&, std::span<const int32_t>,

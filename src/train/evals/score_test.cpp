@@ -40,8 +40,8 @@ TYPED_TEST(ScoreTest, LogprobsAreTheLogSoftmaxOfTheOraclesLogits) {
   expect_close("logprobs", score->logprobs.data(), want, oracle_atol<T>(), oracle_rtol<T>());
   double mean = 0;
   for (double logprob : want) mean -= logprob / 23;
-  EXPECT_NEAR(score->loss, mean, sizeof(T) == 8 ? 1e-10 : 2e-5);
-  EXPECT_FALSE(score->bits_per_byte.has_value());
+  EXPECT_NEAR(score->total.loss(), mean, sizeof(T) == 8 ? 1e-10 : 2e-5);
+  EXPECT_FALSE(score->total.bits_per_byte().has_value());
 }
 
 ModelConfig bytes_model(int64_t context) {
@@ -90,17 +90,17 @@ TYPED_TEST(ScoreTest, BitsPerByteCountTheBytesOfPredictedTokens) {
   ASSERT_TRUE(score.ok());
   double sum = 0;
   for (double logprob : score->logprobs) sum += logprob;
-  EXPECT_EQ(score->bytes, 3);
-  EXPECT_NEAR(*score->bits_per_byte, -sum / std::log(2.0) / 3, 1e-12);
-  EXPECT_NEAR(score->loss, -sum / 4, 1e-12);
+  EXPECT_EQ(score->total.bytes, 3);
+  EXPECT_NEAR(*score->total.bits_per_byte(), -sum / std::log(2.0) / 3, 1e-12);
+  EXPECT_NEAR(score->total.loss(), -sum / 4, 1e-12);
 
-  HeldOut all;
-  all.add(*score);
-  all.add(*score);
+  TextLoss all = score->total;
+  all += score->total;
   EXPECT_EQ(all.tokens, 8);
-  EXPECT_NEAR(all.loss(), score->loss, 1e-12);
-  EXPECT_NEAR(*all.bits_per_byte(), *score->bits_per_byte, 1e-12);
-  EXPECT_FALSE(HeldOut{}.bits_per_byte().has_value());
+  EXPECT_NEAR(all.loss(), score->total.loss(), 1e-12);
+  EXPECT_NEAR(*all.bits_per_byte(), *score->total.bits_per_byte(), 1e-12);
+  EXPECT_FALSE(TextLoss{}.bits_per_byte().has_value());
+  EXPECT_EQ(TextLoss{}.loss(), 0);
 }
 
 TYPED_TEST(ScoreTest, BadInputIsNamed) {

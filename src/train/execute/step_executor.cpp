@@ -494,7 +494,8 @@ Result<StepReport> StepExecutor<T>::run(const StepRequest& request) {
                  program.layout.work.tokens);
     s.valid_tokens += count_valid(batch);
   }
-  Nanos exposed{0};
+  Nanos exposed{0}, held{0};
+  bool asked = !s.options.before_update;
   s.gate.open();
   for (size_t i = 0; i < program.ops.size(); ++i) {
     const StepOp& op = program.ops[i];
@@ -506,6 +507,12 @@ Result<StepReport> StepExecutor<T>::run(const StepRequest& request) {
       exposed += s.parts.clock.now() - from;
     }
     if (s.gate.failed()) break;
+    if (!asked && op.kind == OpKind::update && s.outcome == StepOutcome::updated) {
+      asked = true;
+      const Nanos from = s.parts.clock.now();
+      s.options.before_update();
+      held = s.parts.clock.now() - from;
+    }
     s.run_comp(op, p, request);
     if (p.awaited_by_comm) s.gate.done(OpStream::comp, static_cast<int>(i));
   }
@@ -519,7 +526,8 @@ Result<StepReport> StepExecutor<T>::run(const StepRequest& request) {
   report.micro_batch_losses = s.losses;
   report.total = s.parts.clock.now() - begin;
   report.exposed_comm = exposed;
-  report.compute = report.total - exposed;
+  report.before_update = held;
+  report.compute = report.total - exposed - held;
   return report;
 }
 

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -59,8 +60,9 @@ struct StepReport {
   // Loss sums of this rank's micro-batches, to name the bad one; valid until the next run.
   std::span<const double> micro_batch_losses;
   Nanos total{0};
-  Nanos exposed_comm{0};  // the comp stream waited for the comm stream
-  Nanos compute{0};       // the rest
+  Nanos exposed_comm{0};   // the comp stream waited for the comm stream
+  Nanos before_update{0};  // in Options::before_update
+  Nanos compute{0};        // the rest
 };
 
 template <class T>
@@ -71,6 +73,10 @@ class StepExecutor {
     double max_gradient_norm = 1;  // 0 = no clipping
     // Fills memory with NaN when it is released: a program that reads it afterwards shows.
     bool poison_released = false;
+    // Called on the thread of run() once a step, just before it first changes parameters or
+    // moments; not in a step that changes nothing. May block, e.g. while a checkpoint still reads
+    // them. Null: nothing.
+    std::function<void()> before_update;
   };
 
   // `step` must be planned for the model's spec and the group's rank and size (else a bug). Errors:

@@ -141,6 +141,40 @@ TEST(StepExecutor, TrainingOnOneBatchLowersItsLoss) {
   });
 }
 
+// ---- what waits for the state may go on until the update
+
+TEST(StepExecutor, TheStateIsAskedForOnceAStepAfterTheLastGradient) {
+  for (const int world : {1, 2}) {
+    SCOPED_TRACE(world);
+    Case c;
+    c.world = world;
+    const Outcome want = execute<float>(c);
+    on_ranks(world, group_options(), [&](Communicator& group) {
+      Worker<float>* rank = nullptr;
+      std::vector<std::vector<std::string>> seen;  // the state when it was asked for
+      auto worker =
+          Worker<float>::make(c, group, nullptr, nullptr, [&] { seen.push_back(rank->state()); });
+      rank = worker.get();
+      for (int64_t step = 1; step <= c.steps; ++step) {
+        const auto before = worker->state();
+        const auto report = worker->run(step, worker->batches(step));
+        ASSERT_TRUE(report.ok());
+        ASSERT_EQ(seen.size(), static_cast<size_t>(step));
+        EXPECT_TRUE(seen.back() == before) << "nothing was changed before";
+        EXPECT_FALSE(worker->state() == before);
+        EXPECT_EQ(report->total, report->compute + report->exposed_comm + report->before_update);
+        EXPECT_EQ(report->loss, want.losses[static_cast<size_t>(step - 1)]);
+      }
+      EXPECT_TRUE(worker->state() == want.state);
+      // A step that changes nothing asks for nothing.
+      std::vector<Batch> batches = worker->batches(1);
+      for (Batch& b : batches) std::fill(b.targets.begin(), b.targets.end(), -1);
+      ASSERT_TRUE(worker->run(c.steps + 1, batches).ok());
+      EXPECT_EQ(seen.size(), static_cast<size_t>(c.steps));
+    });
+  }
+}
+
 // ---- steps that do not count
 
 // Runs one step on two ranks after `spoil`; every rank must report `want` and keep its state.

@@ -121,7 +121,8 @@ struct Worker {
         exec{team, scratch, isa, ops::Mode::strict} {}
 
   static std::unique_ptr<Worker> make(const Case& c, Communicator& group,
-                                      Recorder* recorder = nullptr, TraceWriter* writer = nullptr) {
+                                      Recorder* recorder = nullptr, TraceWriter* writer = nullptr,
+                                      std::function<void()> before_update = {}) {
     auto model = Model<T>::make(c.model).value();
     StepLayout layout;
     layout.micro_batches = c.micro_batches;
@@ -144,6 +145,7 @@ struct Worker {
     options.adamw = adamw_settings();
     options.max_gradient_norm = kMaxNorm;
     options.poison_released = c.poison;
+    options.before_update = std::move(before_update);
     worker->executor = StepExecutor<T>::make(std::move(step),
                                              {*worker->model, worker->moments, worker->exec, group,
                                               worker->clock, recorder, writer},

@@ -22,7 +22,7 @@ std::string RunDirectory::injection_mark(size_t index) const {
 
 Result<std::unique_ptr<FileLock>> RunDirectory::lock(Files& files) const {
   MUSTER_TRY(make_directories(files, root_).context("run directory"));
-  auto lock = files.lock(root_ + "/lock");
+  auto lock = files.lock(lock_file());
   if (!lock.ok() && lock.error().code() == Code::busy) {
     return Error(
         Code::busy,

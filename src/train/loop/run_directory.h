@@ -24,6 +24,7 @@ class RunDirectory {
   explicit RunDirectory(std::string root) : root_(std::move(root)) {}
 
   const std::string& root() const { return root_; }
+  std::string lock_file() const { return root_ + "/lock"; }
   std::string config() const { return root_ + "/config.toml"; }
   std::string origins() const { return root_ + "/config-origins.json"; }
   std::string tokenizer() const { return root_ + "/tokenizer.json"; }

@@ -2,26 +2,23 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
+#include <atomic>
 #include <utility>
 
 #include "ckpt/commit.h"
 #include "ckpt/digest.h"
 #include "ckpt/retention.h"
 #include "ckpt/scan.h"
+#include "train/loop/kernel_choices.h"
+#include "train/loop/start_check.h"
 #include "train/model/model_checkpoint.h"
-#include "train/ops/kernels.h"
 #include "train/spec/checkpoint_model.h"
 
 namespace muster {
 namespace {
 
-// Lanes decide the tree of additions (comm/rank_tree.h).
-constexpr const char* kLanesChoice = "batch.virtual_shards";
-
-std::string numerics_mode(const TrainConfig& config) {
-  return config.train.mode == TrainSettings::Mode::strict ? "strict" : "fast";
-}
+// Fast mode: name and version of the vendor's kernels.
+constexpr const char* kVendorChoice = "vendor";
 
 State describe(Model<float>& model, Moments<float>& moments) {
   State state;
@@ -43,8 +40,9 @@ State describe(Model<float>& model, Moments<float>& moments) {
 }  // namespace
 
 struct StateKeeper::CommitOutcome {
+  std::atomic<bool> ended = false;  // the rest is complete
   std::optional<Error> error;
-  std::string folder;
+  std::string folder, uuid;
   std::vector<std::string> warnings;
 };
 
@@ -63,16 +61,7 @@ StateKeeper::~StateKeeper() {
 Result<std::unique_ptr<StateKeeper>> StateKeeper::make(Seams seams, const Warm& warm,
                                                        Model<float>& model,
                                                        Moments<float>& moments) {
-  RingOptions ring;
-  ring.buffers = static_cast<size_t>(warm.config.checkpoint.ring_buffers);
-  ring.buffer_bytes = static_cast<size_t>(warm.config.checkpoint.ring_buffer_size.count);
-  // Pieces of whole MiB that make up a buffer, whatever its size.
-  ring.piece_bytes = std::gcd(ring.piece_bytes, ring.buffer_bytes);
-  if (ring.piece_bytes % (1 << 20) != 0) {
-    return Error(Code::invalid_argument,
-                 fmt::format("checkpoint.ring_buffer_size = {} bytes is not a number of whole MiB",
-                             ring.buffer_bytes));
-  }
+  MUSTER_TRY(const RingOptions ring, ring_options(warm.config.checkpoint));
   auto writer = std::async(std::launch::async, [&files = seams.files, ring] {
     return ShardWriter::make(files, ring).context("checkpoint buffers");
   });
@@ -80,45 +69,24 @@ Result<std::unique_ptr<StateKeeper>> StateKeeper::make(Seams seams, const Warm& 
       new StateKeeper(seams, warm, model, describe(model, moments), std::move(writer)));
 }
 
-Status StateKeeper::check_numerics(const Manifest& manifest) const {
-  const auto differs = [](std::string_view what, const auto& then, const auto& now) {
-    return Error(Code::invalid_argument,
-                 fmt::format("the checkpoint was written with {} = {} and this run has {}; the "
-                             "numbers would not continue. "
-                             "Use the same setting, or start a new run",
-                             what, then, now));
-  };
-  const Numerics& n = manifest.numerics;
-  const std::string mode = numerics_mode(warm_.config);
-  if (n.mode != mode) return differs("train.mode", n.mode, mode);
-  if (n.k_blocks != ops::kKBlocks) return differs("K-blocks", n.k_blocks, ops::kKBlocks);
-  const int64_t micro_batches = warm_.config.batch.micro_batches_per_step;
-  if (n.micro_batches != micro_batches)
-    return differs("batch.micro_batches_per_step", n.micro_batches, micro_batches);
-  const auto seed = static_cast<uint64_t>(warm_.config.train.seed);
-  if (manifest.scalars.rng_seed != seed)
-    return differs("train.seed", manifest.scalars.rng_seed, seed);
-  const auto lanes = n.choices.find(kLanesChoice);
-  const std::string own_lanes = std::to_string(warm_.config.batch.virtual_shards);
-  if (lanes != n.choices.end() && lanes->second != own_lanes)
-    return differs("batch.virtual_shards", lanes->second, own_lanes);
-  const std::string tokenizer = warm_.tokenizer.fingerprint().hex();
-  if (manifest.tokenizer != tokenizer) {
-    return Error(Code::invalid_argument,
-                 fmt::format("the checkpoint belongs to the tokenizer {} and this run has {}; put "
-                             "the run's tokenizer.json "
-                             "back, or start a new run",
-                             manifest.tokenizer, tokenizer));
-  }
-  return {};
-}
-
 Result<std::optional<ScalarState>> StateKeeper::load(const std::string& folder) {
   MUSTER_TRY(auto reader, CheckpointReader::open(seams_.files, folder));
-  MUSTER_TRY(check_numerics(reader.manifest()).context(folder));
-  MUSTER_TRY(restore_state(reader, state_).context(folder));
+  MUSTER_TRY(check_continues(reader.manifest(), warm_).context(folder));
+  MUSTER_TRY(restore_state(reader, state_));
+  MUSTER_TRY(restore_choices(reader.manifest().numerics).context(folder));
   parent_uuid_ = reader.manifest().uuid;
   return std::optional(state_.scalars);
+}
+
+Status StateKeeper::restore_choices(const Numerics& numerics) {
+  const auto vendor = numerics.choices.find(kVendorChoice);
+  if (vendor != numerics.choices.end() && vendor->second != seams_.vendor) {
+    seams_.log.warning(
+        "the vendor's kernels are not those of the checkpoint; fast mode will not "
+        "repeat its bits",
+        {{"then", vendor->second}, {"now", seams_.vendor}});
+  }
+  return seams_.chooser.restore(kernel_choices_of(numerics.choices, seams_.group.rank().value));
 }
 
 Result<std::optional<ScalarState>> StateKeeper::restore() {
@@ -227,6 +195,12 @@ Status StateKeeper::begin(const ScalarState& scalars) {
   uuid_ = answer.substr(0, answer.find(' '));
   folder_ = answer.substr(answer.find(' ') + 1);
   saving_ = scalars;
+  numerics_ = numerics_of(warm_.config);
+  if (warm_.config.train.mode == TrainSettings::Mode::fast) {
+    MUSTER_TRY(const std::vector<std::string> texts, group.gather_bytes(seams_.chooser.to_text()));
+    numerics_.choices.merge(join_kernel_choices(texts));
+    numerics_.choices[kVendorChoice] = seams_.vendor;
+  }
   failed_ = false;
   own_result_.reset();
   SaveRequest request;
@@ -290,7 +264,6 @@ Status StateKeeper::finish() {
     return {};
   }
   if (coordinator) commit(std::move(reports));
-  parent_uuid_ = uuid_;
   return {};
 }
 
@@ -308,30 +281,32 @@ void StateKeeper::commit(std::vector<ShardReport> reports) {
   manifest.scalars = saving_;
   manifest.config = warm_.config_text;
   manifest.tokenizer = warm_.tokenizer.fingerprint().hex();
-  manifest.numerics.mode = numerics_mode(warm_.config);
-  manifest.numerics.k_blocks = ops::kKBlocks;
-  manifest.numerics.micro_batches = warm_.config.batch.micro_batches_per_step;
-  manifest.numerics.choices[kLanesChoice] = std::to_string(warm_.config.batch.virtual_shards);
+  manifest.numerics = numerics_;
   request.attachments = model_attachments(model_.spec(), warm_.tokenizer_json);
 
   outcome_ = std::make_unique<CommitOutcome>();
   commit_thread_ = std::thread([this, outcome = outcome_.get(), request = std::move(request)] {
-    auto committed = commit_checkpoint(seams_.files, request);
-    if (!committed.ok()) {
-      outcome->error = std::move(committed).error();
-      static_cast<void>(abandon_checkpoint(seams_.files, request.folder).ok());
-      return;
-    }
-    outcome->folder = committed->folder;
-    outcome->warnings = committed->warnings;
-    const auto kept =
-        apply_retention(seams_.files, warm_.run.checkpoints(), warm_.config.checkpoint.keep, {});
-    if (!kept.ok())
-      outcome->warnings.push_back(kept.error().to_string());
-    else
-      outcome->warnings.insert(outcome->warnings.end(), kept->problems.begin(),
-                               kept->problems.end());
+    write_commit(request, *outcome);
+    outcome->ended.store(true);
   });
+}
+
+void StateKeeper::write_commit(const CommitRequest& request, CommitOutcome& outcome) {
+  auto committed = commit_checkpoint(seams_.files, request);
+  if (!committed.ok()) {
+    outcome.error = std::move(committed).error();
+    static_cast<void>(abandon_checkpoint(seams_.files, request.folder).ok());
+    return;
+  }
+  outcome.folder = committed->folder;
+  outcome.uuid = request.manifest.uuid;
+  outcome.warnings = committed->warnings;
+  const auto kept =
+      apply_retention(seams_.files, warm_.run.checkpoints(), warm_.config.checkpoint.keep, {});
+  if (!kept.ok())
+    outcome.warnings.push_back(kept.error().to_string());
+  else
+    outcome.warnings.insert(outcome.warnings.end(), kept->problems.begin(), kept->problems.end());
 }
 
 void StateKeeper::join_commit() {
@@ -339,14 +314,17 @@ void StateKeeper::join_commit() {
   commit_thread_.join();
   for (const std::string& warning : outcome_->warnings)
     seams_.log.warning("checkpoint", {{"warning", warning}});
-  if (outcome_->error)
+  if (outcome_->error) {
     fail(outcome_->error->to_string());
-  else
+  } else {
     newest_ = outcome_->folder;
+    parent_uuid_ = outcome_->uuid;
+  }
 }
 
 bool StateKeeper::wants_retry() {
-  // Only a thread that has ended is joined here: the step thread does not wait for the disk.
+  // Only a commit that has ended is taken in here: the step thread does not wait for the disk.
+  if (commit_thread_.joinable() && outcome_->ended.load()) join_commit();
   return failed_;
 }
 

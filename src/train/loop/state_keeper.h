@@ -21,12 +21,14 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/result.h"
+#include "ckpt/commit.h"
 #include "ckpt/shard_writer.h"
 #include "ckpt/state.h"
 #include "comm/communicator.h"
 #include "train/execute/moments.h"
 #include "train/loop/warm.h"
 #include "train/model/model.h"
+#include "train/ops/gemm_chooser.h"
 
 namespace muster {
 
@@ -38,6 +40,9 @@ class StateKeeper {
     Files& files;
     Log& log;
     Communicator& group;
+    // Fast mode's choices are part of what is saved and restored.
+    ops::GemmChooser& chooser;
+    std::string vendor;  // whose kernels fast mode may choose: name and version
   };
   // All must outlive the keeper. What goes wrong with the ring of buffers is a failed save.
   static Result<std::unique_ptr<StateKeeper>> make(Seams seams, const Warm& warm,
@@ -46,8 +51,7 @@ class StateKeeper {
 
   // Collective. Brings back the newest checkpoint that verifies on every rank, or nothing when
   // there is none. A checkpoint that turns out damaged while it is read is passed over by all.
-  // Errors: invalid_argument when the newest one was written with other numerics; those of the
-  // communicator.
+  // Errors: those of check_continues (start_check.h) for the newest one, and of the communicator.
   Result<std::optional<ScalarState>> restore();
 
   // Collective. Starts a save of the state as it is. What goes wrong on disk is a failed save, not
@@ -62,7 +66,8 @@ class StateKeeper {
   Status finish();
   // Collective. Waits until nothing is in flight and the commit is done.
   Status drain();
-  // The last save failed (here or in rank 0's commit). Agree on it before acting.
+  // The last save failed (here or in rank 0's commit, which is logged when this first sees it): ask
+  // at every step, and agree on it before acting.
   bool wants_retry();
   // Why the last save failed, as far as this rank knows.
   const std::string& failure() const { return failure_; }
@@ -76,8 +81,10 @@ class StateKeeper {
   StateKeeper(Seams seams, const Warm& warm, const Model<float>& model, State state,
               std::future<Result<std::unique_ptr<ShardWriter>>> writer);
   Result<std::optional<ScalarState>> load(const std::string& folder);
-  Status check_numerics(const Manifest& manifest) const;
+  struct CommitOutcome;
+  Status restore_choices(const Numerics& numerics);
   void commit(std::vector<ShardReport> reports);
+  void write_commit(const CommitRequest& request, CommitOutcome& outcome);  // commit_thread_
   void join_commit();
   void fail(const std::string& why);
 
@@ -95,10 +102,11 @@ class StateKeeper {
   std::string failure_;
   std::string folder_, uuid_, parent_uuid_;
   ScalarState saving_;
+  Numerics numerics_;  // of the save
 
   std::thread commit_thread_;  // rank 0
-  struct CommitOutcome;
-  std::unique_ptr<CommitOutcome> outcome_;  // written by commit_thread_, read after joining it
+  // Written by commit_thread_, read after it has ended.
+  std::unique_ptr<CommitOutcome> outcome_;
   std::string newest_;
 };
 

@@ -1,10 +1,26 @@
 #include "train/loop/validation.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
+
+#include "data/code_points.h"
 
 namespace muster {
+
+void append_first_tokens(const DocumentEncoder& encoder, std::string_view text, int64_t wanted,
+                         PackedGroup& group) {
+  constexpr size_t kBytesPerToken = 16;  // more than text of any kind has on average
+  const size_t ids = group.ids.size(), starts = group.starts.size();
+  for (size_t bytes = static_cast<size_t>(wanted) * kBytesPerToken;; bytes *= 2) {
+    size_t length = std::min(bytes, text.size());
+    while (length < text.size() && !is_code_point_start(text, length)) --length;
+    encoder.append(text.substr(0, length), {}, group.ids, group.starts);
+    // A cut changes tokens beside it alone, and these are not wanted.
+    const bool enough = group.ids.size() - ids >= 2 * static_cast<size_t>(wanted);
+    if (length == text.size() || enough) return;
+    group.ids.resize(ids);
+    group.starts.resize(starts);
+  }
+}
 
 Result<Validation> Validation::make(const Warm& warm, int64_t most_sequences) {
   Validation validation;
@@ -15,24 +31,24 @@ Result<Validation> Validation::make(const Warm& warm, int64_t most_sequences) {
   for (int64_t i = 0; i < documents; ++i) {
     MUSTER_TRY(const std::string text,
                warm.corpus.read(Corpus::Part::held_out, i).context("read held-out data"));
-    encoder.append(text, {}, validation.text_.ids, validation.text_.starts);
-    if (most_sequences > 0 && validation.text_.sequences(validation.length_) > most_sequences)
-      break;
+    if (most_sequences == 0) {
+      encoder.append(text, {}, validation.text_.ids, validation.text_.starts);
+      continue;
+    }
+    // One token more than the sequences hold: the last one's target.
+    const auto have = static_cast<int64_t>(validation.text_.ids.size());
+    const int64_t wanted = most_sequences * validation.length_ + 1 - have;
+    append_first_tokens(encoder, text, wanted, validation.text_);
+    if (validation.text_.sequences(validation.length_) > most_sequences) break;
   }
   validation.sequences_ = validation.text_.sequences(validation.length_);
   if (most_sequences > 0) validation.sequences_ = std::min(validation.sequences_, most_sequences);
-  const uint32_t vocabulary = warm.tokenizer.vocabulary_size();
-  for (uint32_t id = 0; id < vocabulary; ++id) {
-    const auto bytes = warm.tokenizer.token_bytes(id);
-    // A separator stands for no byte of the text.
-    const bool text = bytes && static_cast<int32_t>(id) != validation.end_of_text_;
-    validation.token_bytes_.push_back(text ? static_cast<int32_t>(bytes->size()) : 0);
-  }
+  validation.token_bytes_ = text_bytes_by_id(warm.tokenizer);
   return validation;
 }
 
-Result<ValidationResult> Validation::run(ops::Exec& exec, StraightPass<float>& pass,
-                                         Communicator& group) const {
+Result<TextLoss> Validation::run(ops::Exec& exec, StraightPass<float>& pass,
+                                 Communicator& group) const {
   // Each sequence's sum is one rank's; zeros of the others do not change it.
   std::vector<double> sums(static_cast<size_t>(sequences_), 0.0);
   std::vector<int64_t> counts = {0, 0};  // tokens, bytes
@@ -59,16 +75,9 @@ Result<ValidationResult> Validation::run(ops::Exec& exec, StraightPass<float>& p
   }
   if (!sums.empty()) MUSTER_TRY(group.all_reduce(std::span(sums), ReduceOp::sum).wait());
   MUSTER_TRY(group.all_reduce(std::span(counts), ReduceOp::sum).wait());
-  double total = 0;
-  for (const double sum : sums) total += sum;
-  ValidationResult result;
-  result.sequences = sequences_;
-  result.tokens = counts[0];
-  result.bytes = counts[1];
-  if (result.tokens > 0) result.loss = total / static_cast<double>(result.tokens);
-  if (result.bytes > 0)
-    result.bits_per_byte = total / std::numbers::ln2 / static_cast<double>(result.bytes);
-  return result;
+  TextLoss total{0, counts[0], counts[1]};
+  for (const double sum : sums) total.nats += sum;
+  return total;
 }
 
 }  // namespace muster

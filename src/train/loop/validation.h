@@ -8,16 +8,16 @@
 
 #include "base/result.h"
 #include "comm/communicator.h"
+#include "train/evals/text_loss.h"
 #include "train/loop/warm.h"
 #include "train/model/straight_pass.h"
 
 namespace muster {
 
-struct ValidationResult {
-  double loss = 0;           // nats per target token
-  double bits_per_byte = 0;  // loss of all targets / ln 2 / UTF-8 bytes they stand for
-  int64_t tokens = 0, bytes = 0, sequences = 0;
-};
+// Appends the document `text` to `group` so that its first `wanted` tokens are right; of a text
+// that has many more, only a head is encoded.
+void append_first_tokens(const DocumentEncoder& encoder, std::string_view text, int64_t wanted,
+                         PackedGroup& group);
 
 class Validation {
  public:
@@ -26,8 +26,7 @@ class Validation {
 
   bool empty() const { return sequences_ == 0; }
   // Collective: every rank calls it at the same step. Errors: those of the communicator.
-  Result<ValidationResult> run(ops::Exec& exec, StraightPass<float>& pass,
-                               Communicator& group) const;
+  Result<TextLoss> run(ops::Exec& exec, StraightPass<float>& pass, Communicator& group) const;
 
  private:
   PackedGroup text_;

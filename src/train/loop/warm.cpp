@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "data/cache_folder.h"
 #include "text/tokenizer_json.h"
 
 namespace muster {
@@ -69,17 +70,11 @@ DocumentEncoder Warm::make_encoder(double fim_rate) const {
   return DocumentEncoder(std::move(encode), special, fim_rate, shape.sequence_length);
 }
 
-Result<Warm> warm_up(Files& files, RunDirectory run, const std::string& isa_name) {
-  Config::Sources sources;
-  sources.file_name = run.config();
-  MUSTER_TRY(sources.file_text, read_file(files, run.config()).context("read the run's settings"));
-  MUSTER_TRY(const Config config, Config::resolve(train_schema(), sources));
+Result<Warm> make_warm(RunDirectory run, const Config& config, Corpus corpus,
+                       std::string tokenizer_json, const std::string& isa_name) {
   MUSTER_TRY(TrainConfig typed, make_train_config(config));
-  MUSTER_TRY(std::string tokenizer_json,
-             read_file(files, run.tokenizer()).context("read the run's tokenizer"));
   MUSTER_TRY(Tokenizer tokenizer, tokenizer_from_json(tokenizer_json).context(run.tokenizer()));
   MUSTER_TRY(const SpecialTokens special, special_tokens(tokenizer, typed.data.fim_rate));
-  MUSTER_TRY(Corpus corpus, Corpus::open(files, corpus_spec(typed.data, run.root() + "/cache")));
   MUSTER_TRY(const ops::Isa isa, ops::isa_from(isa_name, ops::best_isa()));
 
   typed.model.vocab_size = tokenizer.vocabulary_size();
@@ -101,6 +96,22 @@ Result<Warm> warm_up(Files& files, RunDirectory run, const std::string& isa_name
               shape,
               encoding,
               isa};
+}
+
+Result<Warm> warm_up(Files& files, Random& random, RunDirectory run,
+                     const std::map<std::string, std::string>& environment) {
+  Config::Sources sources;
+  sources.file_name = run.config();
+  MUSTER_TRY(sources.file_text, read_file(files, run.config()).context("read the run's settings"));
+  MUSTER_TRY(const Config config, Config::resolve(train_schema(), sources));
+  MUSTER_TRY(const TrainConfig typed, make_train_config(config));
+  MUSTER_TRY(std::string tokenizer_json,
+             read_file(files, run.tokenizer()).context("read the run's tokenizer"));
+  MUSTER_TRY(Corpus corpus,
+             Corpus::open(files, random, corpus_spec(typed.data, spool_folder(environment))));
+  const auto isa = environment.find("MUSTER_ISA");
+  return make_warm(std::move(run), config, std::move(corpus), std::move(tokenizer_json),
+                   isa == environment.end() ? "" : isa->second);
 }
 
 }  // namespace muster

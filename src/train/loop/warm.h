@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/config.h"
+#include "base/random.h"
 #include "base/result.h"
 #include "data/corpus.h"
 #include "data/document_encoder.h"
@@ -38,9 +39,15 @@ struct Warm {
   DocumentEncoder make_encoder(double fim_rate) const;
 };
 
+// `tokenizer_json` as RUN/tokenizer.json has it or will have it; `isa_name`: the value of
+// MUSTER_ISA, or empty. Errors: those of the tokenizer, and of settings that it does not fit.
+Result<Warm> make_warm(RunDirectory run, const Config& config, Corpus corpus,
+                       std::string tokenizer_json, const std::string& isa_name);
+
 // Reads RUN/config.toml and RUN/tokenizer.json and opens the corpus through `files`, which must
-// outlive the result. `isa_name`: the value of MUSTER_ISA, or empty.
-Result<Warm> warm_up(Files& files, RunDirectory run, const std::string& isa_name);
+// outlive the result. `environment`: MUSTER_ISA, and where the user's cache is.
+Result<Warm> warm_up(Files& files, Random& random, RunDirectory run,
+                     const std::map<std::string, std::string>& environment);
 
 // The corpus that settings describe.
 CorpusSpec corpus_spec(const DataSettings& data, const std::string& cache_folder);

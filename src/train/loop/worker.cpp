@@ -102,7 +102,8 @@ class WorkerRun {
  private:
   Status join();
   Status build();
-  Result<std::optional<ValidationResult>> validate_now();
+  void wait_for_save();
+  Result<std::optional<TextLoss>> validate_now();
   Status choose_kernels();
   Status record_choices();
   Status restore();
@@ -166,17 +167,7 @@ Status WorkerRun::build() {
   MUSTER_TRY(model_, Model<float>::make(config_.model));
   MUSTER_TRY(moments_, Moments<float>::make(model_->spec()));
 
-  StepLayout layout;
-  layout.micro_batches = config_.batch.micro_batches_per_step;
-  layout.lanes = config_.batch.virtual_shards;
-  layout.world = group_->world();
-  layout.rank = group_->rank();
-  layout.work =
-      Workload::causal(config_.batch.sequences_per_micro_batch, config_.data.sequence_length);
-  PlanOptions options;
-  options.memory_budget = config_.train.memory_budget;
-  MUSTER_TRY(PlannedStep planned, plan_step(model_->spec(), layout, options));
-
+  MUSTER_TRY(PlannedStep planned, plan_step(config_, group_->world(), group_->rank()));
   const int64_t tokens = config_.tokens_per_micro_batch();
   const int64_t longest = std::max(tokens, config_.model.context);
   const int64_t scratch = StepExecutor<float>::scratch_bytes(planned, team_.size()) +
@@ -190,32 +181,41 @@ Status WorkerRun::build() {
   StepExecutor<float>::Options execution;
   execution.adamw = adamw_of(config_);
   execution.max_gradient_norm = config_.optimizer.clip;
+  execution.before_update = [this] { wait_for_save(); };
   MUSTER_TRY(executor_, StepExecutor<float>::make(std::move(planned),
                                                   {*model_, *moments_, *exec_, *group_,
                                                    seams_.clock, &recorder_, &writer_},
                                                   execution));
-  MUSTER_TRY(keeper_,
-             StateKeeper::make({seams_.clock, seams_.random, seams_.files, seams_.log, *group_},
-                               warm_, *model_, *moments_));
+  MUSTER_TRY(keeper_, StateKeeper::make({seams_.clock, seams_.random, seams_.files, seams_.log,
+                                         *group_, chooser_, seams_.vendor_name},
+                                        warm_, *model_, *moments_));
   pass_.emplace(*model_, std::max(tokens, config_.data.sequence_length));
   return {};
 }
 
+// Forward and backward only read the state, so a save goes on beside them.
+void WorkerRun::wait_for_save() {
+  if (!keeper_->in_flight()) return;
+  const Span span(writer_, recorder_.intern(trace_name::kCkptExposed),
+                  static_cast<uint64_t>(steps_done_ + 1));
+  keeper_->before_update();
+}
+
 // Read at the first evaluation, not at the start: a restart should compute again soon.
-Result<std::optional<ValidationResult>> WorkerRun::validate_now() {
+Result<std::optional<TextLoss>> WorkerRun::validate_now() {
   progress_.enter(Phase::eval, std::chrono::minutes{30});
   const OpenSpan span(writer_, recorder_.intern(trace_name::kEval),
                       static_cast<uint64_t>(steps_done_));
   if (!validation_) {
     MUSTER_TRY(validation_, Validation::make(warm_, config_.eval.sequences));
   }
-  if (validation_->empty()) return std::optional<ValidationResult>();
-  keeper_->before_update();
-  MUSTER_TRY(const ValidationResult result, validation_->run(*exec_, *pass_, *group_));
+  if (validation_->empty()) return std::optional<TextLoss>();
+  MUSTER_TRY(const TextLoss result, validation_->run(*exec_, *pass_, *group_));
   return std::optional(result);
 }
 
-// Fast mode: a run that goes on starts from its own choices, so that it repeats its bits.
+// Fast mode: a run that goes on starts from its own choices, so that it repeats its bits. These are
+// for restarts before the first checkpoint; a checkpoint brings its own.
 Status WorkerRun::choose_kernels() {
   exec_->vendor = seams_.vendor;
   exec_->chooser = &chooser_;
@@ -244,13 +244,6 @@ Status WorkerRun::restore() {
     steps_done_ = found->schedule_step;
     saved_step_ = steps_done_;
     updates_done_ = found->step;
-    if (steps_done_ > config_.train.steps) {
-      return Error(
-          Code::invalid_argument,
-          fmt::format("the newest checkpoint is at step {}, beyond train.steps = {}; raise "
-                      "--steps, or remove the newer checkpoints from {}",
-                      steps_done_, config_.train.steps, warm_.run.checkpoints()));
-    }
     MUSTER_TRY(cursor_, LoaderCursor::from_text(found->loader_cursor));
     for (const Scalar& scalar : found->others) {
       if (scalar.name == "tokens") tokens_done_ = static_cast<int64_t>(scalar.bits);
@@ -350,14 +343,6 @@ Status WorkerRun::step(int64_t number) {
     MUSTER_TRY(batch, loader_->next());
     data_wait = seams_.clock.now() - begin;
   }
-  Nanos checkpoint_wait{0};
-  if (keeper_->in_flight()) {
-    const Nanos from = seams_.clock.now();
-    const Span span(writer_, recorder_.intern(trace_name::kCkptExposed),
-                    static_cast<uint64_t>(number));
-    keeper_->before_update();
-    checkpoint_wait = seams_.clock.now() - from;
-  }
   std::vector<BatchView> views;
   int64_t flops = 0;
   for (const MicroBatch& micro_batch : batch.micro_batches) {
@@ -370,6 +355,7 @@ Status WorkerRun::step(int64_t number) {
   request.lr = learning_rate(schedule_of(config_), number - 1);
   request.updates_done = updates_done_;
   MUSTER_TRY(const StepReport report, executor_->run(request));
+  Nanos checkpoint_wait = report.before_update;
   MUSTER_TRY(record_choices());
 
   steps_done_ = number;
@@ -446,15 +432,15 @@ Status WorkerRun::train() {
     MUSTER_TRY(const auto result, validate_now());
     if (result && coordinator()) {
       seams_.log.info("validation", {{"step", steps_done_},
-                                     {"loss", result->loss},
-                                     {"bits_per_byte", result->bits_per_byte}});
+                                     {"loss", result->loss()},
+                                     {"bits_per_byte", result->bits_per_byte().value_or(0)}});
     }
   }
   return {};
 }
 
 Status WorkerRun::finish() {
-  ValidationResult validation;
+  TextLoss validation;
   const bool complete = steps_done_ >= config_.train.steps;
   if (complete) {
     MUSTER_TRY(const auto result, validate_now());
@@ -489,17 +475,17 @@ Status WorkerRun::finish() {
             rank, digests[rank], digests[0]));
   }
   if (coordinator()) {
+    const std::optional<double> bits_per_byte = validation.bits_per_byte();
     nlohmann::ordered_json result;
     result["steps"] = steps_done_;
     result["complete"] = complete;
     result["tokens"] = tokens_done_;
     result["loss"] = std::isfinite(last_loss_) ? nlohmann::ordered_json(last_loss_)
                                                : nlohmann::ordered_json(nullptr);
-    result["validation_loss"] = validation.tokens > 0 ? nlohmann::ordered_json(validation.loss)
+    result["validation_loss"] = validation.tokens > 0 ? nlohmann::ordered_json(validation.loss())
                                                       : nlohmann::ordered_json(nullptr);
-    result["validation_bits_per_byte"] = validation.bytes > 0
-                                             ? nlohmann::ordered_json(validation.bits_per_byte)
-                                             : nlohmann::ordered_json(nullptr);
+    result["validation_bits_per_byte"] =
+        bits_per_byte ? nlohmann::ordered_json(*bits_per_byte) : nlohmann::ordered_json(nullptr);
     result["validation_tokens"] = validation.tokens;
     result["checkpoint"] = keeper_->newest();
     result["digest"] = digest.hex();

@@ -30,7 +30,8 @@ struct WorkerSeams {
   Transport& transport;
   Log& log;
   Environment environment;           // RANK, WORLD_SIZE, …
-  ops::VendorGemm vendor = nullptr;  // null: own kernels only
+  ops::VendorGemm vendor = nullptr;  // fast mode; null: own kernels only
+  std::string vendor_name;           // and version, or why there is none
   double peak_flops_per_second = 0;  // of one thread, measured
 };
 

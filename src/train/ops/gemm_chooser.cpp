@@ -49,7 +49,7 @@ std::string GemmChooser::to_text() const {
 }
 
 Status GemmChooser::restore(std::string_view text) {
-  std::map<GemmShape, GemmChoice> read_choices;
+  std::map<GemmShape, GemmChoice> read_choices = choices_;
   for (std::string_view line : split(text, '\n')) {
     const std::vector<std::string_view> words = split(line, ' ');
     const auto letter = [](char c) { return c == 'N' || c == 'T'; };

@@ -53,7 +53,8 @@ class GemmChooser {
     return choice;
   }
 
-  // One line per shape, sorted: "NT M N K beta own|vendor". restore() replaces all choices.
+  // One line per shape, sorted: "NT M N K beta own|vendor". restore() takes these choices over its
+  // own; other shapes keep theirs.
   std::string to_text() const;
   // Errors: invalid_argument naming the line.
   Status restore(std::string_view text);

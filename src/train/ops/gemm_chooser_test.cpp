@@ -49,8 +49,8 @@ TEST(GemmChooser, ChoicesSurviveAsText) {
   GemmChooser other(clock);
   ASSERT_TRUE(other.restore(chooser.to_text()).ok());
   EXPECT_EQ(other.to_text(), chooser.to_text());
-  ASSERT_TRUE(other.restore("").ok());
-  EXPECT_EQ(other.size(), 0u);
+  ASSERT_TRUE(other.restore("NT 20 30 40 0 vendor\nNN 1 1 1 0 own\n").ok());
+  EXPECT_EQ(other.to_text(), "NN 1 1 1 0 own\nNT 20 30 40 0 vendor\nTN 3 2 1 1 vendor\n");
 }
 
 TEST(GemmChooser, ARecordThatIsNotOneIsRefusedWhole) {

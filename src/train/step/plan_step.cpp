@@ -20,4 +20,18 @@ Result<PlannedStep> plan_step(ModelSpec model, const StepLayout& layout,
   return PlannedStep{std::move(program), std::move(memory)};
 }
 
+Result<PlannedStep> plan_step(const TrainConfig& config, int world, Rank rank) {
+  MUSTER_TRY(ModelSpec model, make_model_spec(config.model, Real::f32));
+  StepLayout layout;
+  layout.micro_batches = config.batch.micro_batches_per_step;
+  layout.lanes = config.batch.virtual_shards;
+  layout.world = world;
+  layout.rank = rank;
+  layout.work =
+      Workload::causal(config.batch.sequences_per_micro_batch, config.data.sequence_length);
+  PlanOptions options;
+  options.memory_budget = config.train.memory_budget;
+  return plan_step(std::move(model), layout, options);
+}
+
 }  // namespace muster

@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "train/step/memory_plan.h"
 #include "train/step/program.h"
+#include "train/step/train_config.h"
 
 namespace muster {
 
@@ -22,5 +23,8 @@ struct PlanOptions {
 // Errors: those of check_layout and fit_memory.
 Result<PlannedStep> plan_step(ModelSpec model, const StepLayout& layout,
                               const PlanOptions& options);
+
+// The step of one rank of a training run. Errors: also those of make_model_spec.
+Result<PlannedStep> plan_step(const TrainConfig& config, int world, Rank rank);
 
 }  // namespace muster
