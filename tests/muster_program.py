@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import subprocess
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = os.environ.get("MUSTER_BIN", str(ROOT / "build/release/bin/muster"))
@@ -28,6 +29,16 @@ def run(*arguments, timeout=120, env=None, check=True):
 def run_json(*arguments, **options):
     """The one JSON object that --json puts on standard output."""
     return json.loads(run(*arguments, "--json", **options).stdout)
+
+
+def wait_until(condition, seconds=60):
+    """Whether the condition came true; the time is only there to end a test that fails."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.005)
+    return False
 
 
 TINY_MODEL = """

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 import unittest
 
 import muster_program as muster
@@ -36,10 +35,11 @@ class TrainBits(unittest.TestCase):
             last[record["step"]] = record["loss_bits"]
         return last
 
-    def same(self, name, result):
-        self.assertEqual(result["digest"], self.reference["digest"])
-        self.assertEqual(self.losses(name), self.losses("reference"))
-        self.assertEqual(result["validation_bits_per_byte"], self.reference["validation_bits_per_byte"])
+    def same(self, name, result, other="reference", other_result=None):
+        other_result = other_result or self.reference
+        self.assertEqual(result["digest"], other_result["digest"])
+        self.assertEqual(self.losses(name), self.losses(other))
+        self.assertEqual(result["validation_bits_per_byte"], other_result["validation_bits_per_byte"])
 
     def test_any_number_of_workers(self):
         for workers in (2, 3, 4):
@@ -75,26 +75,44 @@ class TrainBits(unittest.TestCase):
         self.same("resumed", self.train("resumed", "--workers", 4, "--resume"))
 
     def test_the_operator_stops_and_resumes(self):
-        run = self.path / "stopped"
+        run, endless = self.path / "stopped", ("--steps", 1_000_000)  # only the signal can end it
         process = subprocess.Popen(
-            [muster.BINARY, "train", self.config, "--run-dir", run, "--workers", "2", "--set", "train.steps=12"],
-            stdout=subprocess.DEVNULL,
+            [muster.BINARY, "train", self.config, "--run-dir", run, "--workers", "2", "--json", *map(str, endless)],
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            text=True,
         )
-        deadline = time.monotonic() + 60
-        while not (run / "steps.jsonl").exists() and time.monotonic() < deadline and process.poll() is None:
-            time.sleep(0.01)
-        process.send_signal(signal.SIGTERM)
-        process.wait(timeout=60)
-        self.same("stopped", self.train("stopped", "--workers", 1, "--resume"))
+        try:
+            self.assertTrue(muster.wait_until(lambda: self.logged(run) or process.poll() is not None))
+            self.assertIsNone(process.poll())
+            process.send_signal(signal.SIGTERM)
+            out, _ = process.communicate(timeout=60)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM)
+        stopped = json.loads(out)["steps"]
+        self.assertEqual(max(self.losses("stopped")), stopped)
+        to_the_end = (*endless, "--set", f"train.stop_after={stopped + 5}")
+        undisturbed = self.train("not-stopped", "--workers", 1, *to_the_end)
+        resumed = self.train("stopped", "--workers", 1, "--resume", *to_the_end)
+        self.assertEqual((undisturbed["steps"], resumed["steps"]), (stopped + 5, stopped + 5))
+        self.same("stopped", resumed, "not-stopped", undisturbed)
+
+    def logged(self, run):
+        """Whether a step is in the run's log."""
+        log = run / "steps.jsonl"
+        return log.exists() and "\n" in log.read_text()
 
     def test_the_checkpoint_holds_what_the_digest_says(self):
-        for name in ("reference",):
-            listed = muster.run_json("ckpt", "ls", self.path / name)
-            newest = self.reference["checkpoint"]
-            self.assertTrue(listed)
-            self.assertTrue(muster.run_json("ckpt", "verify", newest)["valid"])
-            self.assertEqual(muster.run_json("ckpt", "digest", newest)["digest"], self.reference["digest"])
+        newest = self.reference["checkpoint"]
+        listed = muster.run_json("ckpt", "ls", self.path / "reference")["checkpoints"]
+        self.assertEqual([(c["folder"], c["step"], c["valid"]) for c in listed][0], (newest, 12, True))
+        self.assertTrue(muster.run_json("ckpt", "verify", newest)["valid"])
+        for found in listed:
+            same = muster.run_json("ckpt", "digest", found["folder"])["digest"] == self.reference["digest"]
+            self.assertEqual(same, found["folder"] == newest)
 
     def test_fast_mode_goes_on_with_the_recorded_kernels(self):
         run = self.path / "fast"

@@ -8,43 +8,41 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 import unittest
 import uuid
 
 import muster_program as muster
+from muster_program import wait_until
 
 STEPS = 60
+ENDLESS = ("--steps", 1_000_000)  # for a run that only a signal ends
 KIB = 1024
 
 
+def held(step):
+    """Arguments of a run that stands still in `step` until somebody kills a rank: the time-out is far away."""
+    return "--inject", f"hang:rank=1,step={step}", "--set", "train.hang_timeout=30min"
+
+
 def processes(mark):
-    """pid -> program name of the processes that carry the mark in their environment."""
+    """pid -> program name of the processes that carry the mark in their environment, the oldest first."""
     found = {}
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
             if f"MARK={mark}".encode() not in pathlib.Path(f"/proc/{entry}/environ").read_bytes().split(b"\0"):
                 continue
-            state = pathlib.Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[0]
-            if state != "Z":
-                found[int(entry)] = os.path.basename(os.readlink(f"/proc/{entry}/exe"))
+            stat = pathlib.Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+            if stat[0] != "Z":
+                program = os.path.basename(os.readlink(f"/proc/{entry}/exe"))
+                found[int(stat[19]), int(entry)] = program  # start time, pid
         except OSError:
             continue
-    return found
+    return {pid: found[started, pid] for started, pid in sorted(found)}
 
 
 def contents(folder):
     """Every file below a folder and its bytes."""
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
-def wait_until(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.005)
-    return False
 
 
 class TrainFaults(unittest.TestCase):
@@ -57,7 +55,7 @@ class TrainFaults(unittest.TestCase):
         cls.config.write_text(small)
         cls.reference = json.loads(cls.train("reference").stdout)
         # Silent for seconds, so it goes on beside the other tests.
-        cls.hanging, _ = cls.start("hang", "--inject", "hang:rank=1,step=50", "--set", "train.hang_timeout=1s")
+        cls.hanging, _ = cls.start("hang", "--inject", "hang:rank=1,step=50", "--set", "train.hang_timeout=4s")
         cls.short = cls.path / "short"  # 12 steps, checkpoints at 4, 8 and 12
         cls.train("short", "--steps", 12)
 
@@ -78,7 +76,8 @@ class TrainFaults(unittest.TestCase):
         """A run in the background and the mark of its processes."""
         mark = uuid.uuid4().hex
         process = subprocess.Popen(
-            [muster.BINARY, "train", cls.config, "--run-dir", cls.path / name, "--workers", "2", "--json", *arguments],
+            [muster.BINARY, "train", cls.config, "--run-dir", cls.path / name, "--workers", "2", "--json"]
+            + [str(argument) for argument in arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -95,8 +94,18 @@ class TrainFaults(unittest.TestCase):
             return []
         return [json.loads(line) for line in lines if line.endswith("}")]
 
-    def reach(self, name, step):
-        self.assertTrue(wait_until(lambda: any(r["step"] >= step for r in self.steps(name))))
+    def reach(self, process, name, step):
+        def logged():
+            return any(r["step"] >= step for r in self.steps(name))
+
+        self.assertTrue(wait_until(lambda: logged() or process.poll() is not None))
+        self.assertTrue(logged(), "the run ended before")
+
+    def trainers(self, mark):
+        """The processes of a run with two ranks: the template, which is the oldest, and the ranks."""
+        found = [pid for pid, program in processes(mark).items() if program == "muster-trainer"]
+        self.assertEqual(len(found), 3)
+        return found[0], found[1:]
 
     def copy_of_short(self, name):
         shutil.copytree(self.short, self.path / name)
@@ -104,12 +113,13 @@ class TrainFaults(unittest.TestCase):
         self.assertEqual(len(folders), 3)
         return folders
 
-    def whole(self, name, result):
-        """The run `name` ended as if nothing had happened, and its time is accounted for."""
-        self.assertEqual(result["digest"], self.reference["digest"])
-        self.assertEqual(result["steps"], STEPS)
+    def whole(self, name, result, like="reference"):
+        """The run `name` ended as the undisturbed run `like` did, and its time is accounted for."""
+        reference = json.loads((self.path / like / "result.json").read_text())
+        self.assertEqual(result["digest"], reference["digest"])
+        self.assertEqual(result["steps"], reference["steps"])
         last = {record["step"]: record["loss_bits"] for record in self.steps(name)}
-        self.assertEqual(last, {record["step"]: record["loss_bits"] for record in self.steps("reference")})
+        self.assertEqual(last, {record["step"]: record["loss_bits"] for record in self.steps(like)})
         self.exact(result)
 
     def exact(self, result):
@@ -127,7 +137,7 @@ class TrainFaults(unittest.TestCase):
     def test_injections(self):
         for text, said in (("kill:rank=2,step=1", "ranks 0 to 1 only"), ("burn:rank=0,step=1", "not an injection")):
             with self.subTest(text=text):
-                self.assertIn(said, self.train("refused", "--inject", text, code=1).stderr)
+                self.assertIn(said, self.train("refused", "--inject", text, code=2).stderr)
                 self.assertFalse((self.path / "refused").exists())
 
     def test_corpora_without_a_document(self):
@@ -254,27 +264,34 @@ class TrainFaults(unittest.TestCase):
         self.assertIn("hangs: no progress for", err)
         result = json.loads(out)
         self.assertEqual(result["restarts"], 1)
-        self.assertGreater(result["ledger"]["hang"], 10**9)
+        self.assertGreater(result["ledger"]["hang"], 4 * 10**9)
         self.whole("hang", result)
 
     # --- stopped and gone on with
 
     def test_signals_save_and_stop(self):
+        stopped = {}
         for number in (signal.SIGTERM, signal.SIGINT):
-            with self.subTest(signal=number.name):
-                name = number.name
-                process, _ = self.start(name)
-                self.reach(name, 10)
-                process.send_signal(number)
-                out, err = process.communicate(timeout=60)
-                self.assertEqual(process.returncode, 128 + number)
-                self.assertIn(f"stopped by {number.name}", err)
-                self.assertIn(f"go on with --resume --run-dir {self.path / name}", err)
-                result = json.loads(out)
-                self.assertEqual(pathlib.Path(result["checkpoint"]).name[:13], f"step-{result['steps']:08}")
-                self.assertLess(result["steps"], STEPS)
-                self.exact(result)
-                self.whole(name, json.loads(self.train(name, "--resume").stdout))
+            name = number.name
+            process, _ = self.start(name, *ENDLESS)
+            self.reach(process, name, 10)
+            process.send_signal(number)
+            out, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 128 + number)
+            self.assertIn(f"stopped by {name}", err)
+            self.assertIn(f"go on with --resume --run-dir {self.path / name}", err)
+            result = json.loads(out)
+            stopped[name] = result["steps"]
+            self.assertEqual(pathlib.Path(result["checkpoint"]).name[:13], f"step-{result['steps']:08}")
+            self.assertEqual(self.steps(name)[-1]["step"], result["steps"])
+            self.exact(result)
+        to_the_end = (*ENDLESS, "--set", f"train.stop_after={max(stopped.values()) + 3}")
+        self.train("not-stopped", *to_the_end)
+        for name, steps in stopped.items():
+            with self.subTest(signal=name):
+                self.whole(name, json.loads(self.train(name, "--resume", *to_the_end).stdout), "not-stopped")
+                again = [r["step"] for r in self.steps(name)[steps:]]
+                self.assertEqual(again[0], steps + 1)  # nothing is computed twice
 
     def test_several_jobs_in_one_directory(self):
         name = "several"
@@ -298,32 +315,38 @@ class TrainFaults(unittest.TestCase):
         self.assertEqual([p.name for p in (self.path / name / "trace").iterdir()], ["attempt-0"])
 
     def test_two_runs_in_one_directory(self):
-        process, _ = self.start("shared")
-        self.reach("shared", 1)
+        process, mark = self.start("shared", *held(20))
+        self.reach(process, "shared", 19)
         for resume in ((), ("--resume",)):
             self.assertIn("in use by another run", self.train("shared", *resume, code=1).stderr)
+        self.assertIsNone(process.poll())
+        os.kill(self.trainers(mark)[1][0], signal.SIGKILL)
         out, _ = process.communicate(timeout=60)
         self.whole("shared", json.loads(out))
 
     # --- killed
 
     def test_the_program_itself_is_killed(self):
-        process, mark = self.start("killed")
-        self.reach("killed", 10)
+        # Its ranks would stand still for half an hour, so it is the kill that ends them.
+        process, mark = self.start("killed", *held(20))
+        self.reach(process, "killed", 19)
+        self.trainers(mark)
         process.kill()
         process.communicate()
-        self.assertTrue(wait_until(lambda: not processes(mark), 1), processes(mark))
+        self.assertTrue(wait_until(lambda: not processes(mark), 20), processes(mark))
         # The step log's end may be torn by a kill; make sure that it is.
         with open(self.path / "killed/steps.jsonl", "a") as log:
             log.write('{"step":1')
         self.whole("killed", json.loads(self.train("killed", "--resume").stdout))
 
     def test_the_template_is_killed(self):
-        process, mark = self.start("template", "--inject", "kill:rank=1,step=40")
-        self.reach("template", 10)
-        trainers = [pid for pid, program in processes(mark).items() if program == "muster-trainer"]
-        self.assertEqual(len(trainers), 3)  # the template, which is the oldest, and two ranks
-        os.kill(min(trainers), signal.SIGKILL)
+        process, mark = self.start("template", *held(40))
+        self.reach(process, "template", 39)
+        template, ranks = self.trainers(mark)
+        os.kill(template, signal.SIGKILL)
+        self.assertTrue(wait_until(lambda: template not in processes(mark)))
+        self.assertLessEqual(set(ranks), set(processes(mark)))  # they do not notice
+        os.kill(ranks[1], signal.SIGKILL)
         out, _ = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 0)
         result = json.loads(out)
@@ -331,13 +354,24 @@ class TrainFaults(unittest.TestCase):
         self.whole("template", result)
 
     def test_restarts_without_progress_come_to_an_end(self):
+        # The first kill passes step 0, the next three do not pass step 6; a fifth is not waited for.
+        injections = ("--inject", "kill:rank=1,step=6") * 5
+        run = self.train("loop", *injections, "--set", "run.max_restarts=20", code=128 + signal.SIGKILL)
+        self.assertIn("restart loop without progress: 3 attempts in a row did not pass step 6", run.stderr)
+        self.assertIn("rank 1", run.stderr)
+        result = json.loads(run.stdout)
+        self.assertEqual(result["restarts"], 3)
+        self.exact(result)
+        self.whole("loop", json.loads(self.train("loop", "--resume").stdout))
+
+    def test_restarts_with_progress_are_used_up(self):
         injections = [x for step in (1, 2, 3) for x in ("--inject", f"kill:rank=1,step={step}")]
-        run = self.train("loop", *injections, "--set", "run.max_restarts=2", code=128 + signal.SIGKILL)
+        run = self.train("used-up", *injections, "--set", "run.max_restarts=2", code=128 + signal.SIGKILL)
         self.assertIn("2 of 2 restarts used", run.stderr)
         result = json.loads(run.stdout)
         self.assertEqual(result["restarts"], 2)
         self.exact(result)
-        self.whole("loop", json.loads(self.train("loop", "--resume").stdout))
+        self.whole("used-up", json.loads(self.train("used-up", "--resume").stdout))
 
     # --- no room
 
