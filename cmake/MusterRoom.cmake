@@ -3,7 +3,7 @@
 #   x_avx2.cpp, x_avx512.cpp   the same, with that instruction set enabled for that file alone
 #   x_test.cpp           into muster_test_<room>, which links only the room, its declared rooms and GoogleTest
 #   x_oracle_test.cpp    into muster_oracle_test_<room>, which also links libtorch; only with MUSTER_TRAIN
-#   x_fuzz.cpp           not compiled by default
+#   x_fuzz.cpp           into muster_fuzz_<room>_<x>, a fuzz target (src/base/fuzz.h), run as the test <room>/fuzz/<x>
 # DEPS are rooms listed earlier; LIBS are outside libraries. src/CMakeLists.txt lists every room from the
 # ground up, so a dependency that points up fails at configure time.
 
@@ -46,12 +46,15 @@ function(muster_room ROOM)
   set(SOURCES) 
   set(TESTS)
   set(ORACLES)
+  set(FUZZES)
   foreach(F ${ALL})
     if(F MATCHES "_oracle_test\\.cpp$")
       list(APPEND ORACLES ${F})
     elseif(F MATCHES "_test\\.cpp$")
       list(APPEND TESTS ${F})
-    elseif(F MATCHES "_(main|fuzz)\\.cpp$" OR F MATCHES "/main\\.cpp$")
+    elseif(F MATCHES "_fuzz\\.cpp$")
+      list(APPEND FUZZES ${F})
+    elseif(F MATCHES "_main\\.cpp$" OR F MATCHES "/main\\.cpp$")
       # programs are declared by hand
     else()
       list(APPEND SOURCES ${F})
@@ -100,4 +103,19 @@ function(muster_room ROOM)
     set_tests_properties(${ROOM}/oracle PROPERTIES LABELS ${NAME} TIMEOUT 300)
     add_dependencies(muster_tests_${NAME} muster_oracle_test_${NAME})
   endif()
+  foreach(F ${FUZZES})
+    get_filename_component(TARGET ${F} NAME_WE)
+    string(REGEX REPLACE "_fuzz$" "" TARGET ${TARGET})
+    add_executable(muster_fuzz_${NAME}_${TARGET} ${F})
+    target_link_libraries(muster_fuzz_${NAME}_${TARGET} PRIVATE muster_${NAME})
+    if(MUSTER_LIBFUZZER)
+      target_compile_options(muster_fuzz_${NAME}_${TARGET} PRIVATE -fsanitize=fuzzer)
+      target_link_options(muster_fuzz_${NAME}_${TARGET} PRIVATE -fsanitize=fuzzer)
+    else()
+      target_sources(muster_fuzz_${NAME}_${TARGET} PRIVATE ${CMAKE_SOURCE_DIR}/src/base/fuzz_main.cpp)
+      add_test(NAME ${ROOM}/fuzz/${TARGET} COMMAND muster_fuzz_${NAME}_${TARGET})
+      set_tests_properties(${ROOM}/fuzz/${TARGET} PROPERTIES LABELS ${NAME} TIMEOUT 300)
+    endif()
+    add_dependencies(muster_tests_${NAME} muster_fuzz_${NAME}_${TARGET})
+  endforeach()
 endfunction()

@@ -13,6 +13,7 @@ import unittest
 import uuid
 
 import muster_program as muster
+from muster_program import wait_until
 
 
 def job(verb, *arguments, **options):
@@ -42,15 +43,6 @@ def marked(mark):
         if f"MARK={mark}".encode() in environment.split(b"\0"):
             found.append(int(entry))
     return found
-
-
-def wait_until(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False
 
 
 class Run(unittest.TestCase):

@@ -16,7 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/open_group.h"
+#include "comm/shm_group.h"
+#include "comm/shm_segment.h"
 #include "comm/tcp_group.h"
 #include "net/real_transport.h"
 
@@ -120,16 +121,10 @@ class RankProcess {
   std::map<std::string, Buffer> buffers_;
 };
 
-int run_rank(int rank, int comm_fd) {
+int run_rank(int rank, const std::shared_ptr<ShmSegment>& segment, const GroupOptions& options) {
   RealClock clock;
   RealTransport transport(clock);
-  RealRandom random;
-  GroupOptions options;
-  options.timeout = std::chrono::hours{1};
-  const Environment environment = {{kCommFdVariable, std::to_string(comm_fd)},
-                                   {"RANK", std::to_string(rank)},
-                                   {"WORLD_SIZE", std::to_string(kWorld)}};
-  auto shm = open_group(environment, transport, random, options).value();
+  auto shm = join_shm_group(clock, segment, Rank{rank}, options).value();
   const SocketId listener = transport.listen(Endpoint::tcp("127.0.0.1", 0)).value();
   const auto texts = shm->gather_bytes(transport.local(listener).value().to_string()).value();
   std::vector<Endpoint> addresses;
@@ -143,13 +138,16 @@ int run_rank(int rank, int comm_fd) {
 }  // namespace
 
 int main() {
-  const int fd = create_comm_fd().value();
+  GroupOptions options;
+  options.timeout = std::chrono::hours{1};
+  // Made before the fork, so that both have it.
+  const std::shared_ptr<ShmSegment> segment = ShmSegment::create(kWorld, options).value();
   const pid_t other = ::fork();
   if (other == 0) {
     std::fclose(stdin);
-    return run_rank(1, fd);
+    return run_rank(1, segment, options);
   }
-  const int code = run_rank(0, fd);
+  const int code = run_rank(0, segment, options);
   int status = 0;
   ::waitpid(other, &status, 0);
   return code != 0 || status != 0;

@@ -4,6 +4,7 @@
 
 #include <toml++/toml.h>
 #include <algorithm>
+#include <cctype>
 #include <limits>
 
 namespace muster {
@@ -100,8 +101,9 @@ Result<ConfigValue> convert(const Setting& setting, const toml::node& node) {
       const std::string& text = node.as_string()->get();
       const auto& choices = setting.choices;
       if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end()) {
-        return Error(Code::invalid_argument, fmt::format("{} = {} is not one of: {}", setting.key,
-                                                         in_quotes(text), fmt::join(choices, ", ")));
+        return Error(Code::invalid_argument,
+                     fmt::format("{} = {} is not one of: {}", setting.key, in_quotes(text),
+                                 fmt::join(choices, ", ")));
       }
       return ConfigValue(text);
     }
@@ -152,15 +154,20 @@ Result<toml::table> parse_toml(std::string_view text, const std::string& name) {
   }
 }
 
-std::string environment_name(std::string_view key) {
-  std::string name = "MUSTER_";
-  for (const char c : key) {
-    if (c == '.')
-      name += "__";
-    else
-      name += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+// "optimizer.lr" of "MUSTER_OPTIMIZER__LR"; nothing of a variable that means no setting.
+std::optional<std::string> key_of_environment(std::string_view name) {
+  constexpr std::string_view kPrefix = "MUSTER_";
+  if (!name.starts_with(kPrefix) || name.find("__") == std::string_view::npos) return std::nullopt;
+  std::string key;
+  for (size_t i = kPrefix.size(); i < name.size(); ++i) {
+    if (name.substr(i, 2) == "__") {
+      key += '.';
+      ++i;
+    } else {
+      key += static_cast<char>(std::tolower(static_cast<unsigned char>(name[i])));
+    }
   }
-  return name;
+  return key;
 }
 
 }  // namespace
@@ -307,9 +314,9 @@ Result<Config> Config::resolve(const Schema& schema, const Sources& sources) {
     return put(key, *table->get("v"), origin);
   };
 
-  for (const auto& [key, setting] : schema.settings()) {
-    const auto it = sources.environment.find(environment_name(key));
-    if (it != sources.environment.end()) MUSTER_TRY(put_text(key, it->second, it->first));
+  for (const auto& [name, value] : sources.environment) {
+    const auto key = key_of_environment(name);
+    if (key) MUSTER_TRY(put_text(*key, value, name));
   }
   for (const std::string& set : sources.sets) {
     const size_t equal = set.find('=');

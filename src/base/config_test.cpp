@@ -41,6 +41,19 @@ TEST(Config, LaterSourcesWinAndEveryValueKnowsItsOrigin) {
   EXPECT_EQ(config.entries().at("eval.enabled").origin, "default");
 }
 
+TEST(Config, AVariableThatLooksLikeASettingMustBeOne) {
+  Config::Sources sources = file("");
+  sources.environment = {{"MUSTER_TRAIN__STEPZ", "6"}};
+  const auto config = Config::resolve(schema(), sources);
+  ASSERT_FALSE(config.ok());
+  EXPECT_NE(config.error().to_string().find(
+                "MUSTER_TRAIN__STEPZ: unknown key 'train.stepz'; did you mean 'train.steps'?"),
+            std::string::npos)
+      << config.error().to_string();
+  sources.environment = {{"MUSTER_SHARED", "x"}, {"MUSTER_ISA", "avx2"}, {"OTHER__NAME", "1"}};
+  EXPECT_TRUE(Config::resolve(schema(), sources).ok());
+}
+
 TEST(Config, SaysWhatIsWrongWhereAndWhatWouldBeRight) {
   const struct {
     const char* text;

@@ -11,10 +11,6 @@ struct Rank {
   int32_t value = 0;
   auto operator<=>(const Rank&) const = default;
 };
-struct Step {
-  int64_t value = 0;
-  auto operator<=>(const Step&) const = default;
-};
 // Numbered life of a job: 0 for the first start, one more for each restart.
 struct Attempt {
   int32_t value = 0;

@@ -29,8 +29,6 @@ std::string_view code_name(Code code) {
       return "cancelled";
     case Code::peer_lost:
       return "peer_lost";
-    case Code::stale_epoch:
-      return "stale_epoch";
     case Code::io:
       return "io";
     case Code::internal:

@@ -26,7 +26,6 @@ enum class Code {
   timeout,
   cancelled,
   peer_lost,  // another rank or process is gone
-  stale_epoch,
   io,
   internal,
 };
@@ -39,7 +38,6 @@ class Error {
 
   Code code() const { return code_; }
   const std::string& message() const { return message_; }
-  const std::vector<std::string>& contexts() const { return contexts_; }
 
   // Adds what was being done when the error surfaced.
   Error context(std::string doing) && {

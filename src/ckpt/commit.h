@@ -32,7 +32,7 @@ std::string folder_name(int64_t step, const std::string& uuid);
 Result<std::string> begin_checkpoint(Files& files, const std::string& checkpoints, int64_t step,
                                      const std::string& uuid);
 // Removes an open folder; for a save that failed. Best effort: what cannot be removed now is
-// removed by remove_old (retention.h).
+// removed by apply_retention (retention.h).
 Status abandon_checkpoint(Files& files, const std::string& folder);
 
 struct Attachment {

@@ -43,7 +43,7 @@ namespace muster {
 enum class Progress : uint8_t { caller, thread };
 
 struct GroupOptions {
-  Nanos timeout = std::chrono::minutes{5};  // of one collective, from the first wait on it
+  Nanos timeout = std::chrono::minutes{5};  // of one collective, from its start
   Progress progress = Progress::caller;
   // Per rank: what passes through when buffers lie outside shared memory, or over TCP.
   int64_t staging_bytes = int64_t{4} << 20;

@@ -32,12 +32,6 @@ pid_t spawn(const std::function<std::string()>& body) {
   ::_exit(wrong.empty() ? 0 : 1);
 }
 
-int exit_status(pid_t pid) {
-  int status = -1;
-  EXPECT_EQ(::waitpid(pid, &status, 0), pid);
-  return status;
-}
-
 GroupOptions test_options() {
   GroupOptions options;
   options.timeout = 60s;
@@ -71,20 +65,10 @@ Environment with_rank(Environment environment, int rank, int world) {
   return environment;
 }
 
-TEST(OpenGroup, RanksThatInheritAnEmptyMemfdMeetInIt) {
-  const int fd = create_comm_fd().value();
-  const Environment environment = {{kCommFdVariable, std::to_string(fd)}};
-  std::vector<pid_t> children;
-  for (int r = 0; r < 3; ++r)
-    children.push_back(spawn([&] { return sum_of_ranks(with_rank(environment, r, 3), "shm"); }));
-  ::close(fd);
-  for (const pid_t child : children) EXPECT_EQ(exit_status(child), 0);
-}
-
 // A launcher as torchrun is one: a store, and its address in the environment.
 void expect_group_through_store(const char* forced, std::string_view backend) {
   RealClock clock;
-  UniqueFd listener = listen_socket(Endpoint::tcp("127.0.0.1", 0), 64).value();
+  OwnedFd listener = listen_socket(Endpoint::tcp("127.0.0.1", 0), 64).value();
   const uint16_t port = local_endpoint(listener.get()).value().port;
   Environment environment = {{"MASTER_ADDR", "localhost"}, {"MASTER_PORT", std::to_string(port)}};
   if (forced) environment["MUSTER_COMM_BACKEND"] = forced;
@@ -132,7 +116,6 @@ TEST(OpenGroup, WhatIsWrongInTheEnvironmentIsNamed) {
       {{{"WORLD_SIZE", "2"}, {"RANK", "2"}}, "RANK"},
       {{{"WORLD_SIZE", "2"}, {"RANK", "0"}}, "MASTER_ADDR"},
       {{{"WORLD_SIZE", "2"}, {"RANK", "0"}, {"MASTER_ADDR", "localhost"}}, "MASTER_PORT"},
-      {{{"WORLD_SIZE", "2"}, {"RANK", "0"}, {kCommFdVariable, "9999"}}, kCommFdVariable},
       {{{"MUSTER_COMM_BACKEND", "pigeon"}}, "MUSTER_COMM_BACKEND"},
   };
   for (const auto& c : cases) {
@@ -156,7 +139,7 @@ TEST(ShmGroup, RanksWithOtherOptionsAreRefused) {
   auto segment = ShmSegment::create(2, test_options()).value();
   GroupOptions other = test_options();
   other.staging_bytes *= 2;
-  UniqueFd copy(::fcntl(segment->fd(), F_DUPFD_CLOEXEC, 3));
+  OwnedFd copy(::fcntl(segment->fd(), F_DUPFD_CLOEXEC, 3));
   EXPECT_EQ(ShmSegment::map(std::move(copy), 2, other).error().code(), Code::invalid_argument);
 }
 
@@ -181,7 +164,7 @@ TEST(ShmGroup, MoreSharedMemoryThanAgreedIsNoSpace) {
 }
 
 // One rank dies in the middle of a run; the other is told who.
-void expect_death_is_named(const Environment& environment, Reactor* reactor) {
+void expect_death_is_named(const Environment& environment, Reactor& reactor) {
   const pid_t victim = spawn([&]() -> std::string {
     RealClock clock;
     RealTransport transport(clock);
@@ -206,33 +189,33 @@ void expect_death_is_named(const Environment& environment, Reactor* reactor) {
     return {};
   });
   for (int ended = 0; ended < 2;) {
-    if (reactor) {
-      ASSERT_TRUE(reactor->run_once(5ms));
-    }
+    ASSERT_TRUE(reactor.run_once(5ms));
     int status = 0;
-    const pid_t pid = ::waitpid(-1, &status, reactor ? WNOHANG : 0);
+    const pid_t pid = ::waitpid(-1, &status, WNOHANG);
     EXPECT_TRUE(pid != survivor || status == 0) << status;
     EXPECT_TRUE(pid != victim || WIFSIGNALED(status)) << status;
     ended += pid > 0;
   }
 }
 
-TEST(RankDeath, IsPeerLostInSharedMemoryWithoutAnybodysHelp) {
-  const int fd = create_comm_fd().value();
-  expect_death_is_named({{kCommFdVariable, std::to_string(fd)}}, nullptr);
-  ::close(fd);
-}
-
-TEST(RankDeath, IsPeerLostOverTcp) {
+void expect_death_is_named_on(const char* backend) {
   RealClock clock;
-  UniqueFd listener = listen_socket(Endpoint::tcp("127.0.0.1", 0), 64).value();
+  OwnedFd listener = listen_socket(Endpoint::tcp("127.0.0.1", 0), 64).value();
   const uint16_t port = local_endpoint(listener.get()).value().port;
   auto reactor = std::move(Reactor::make(clock)).value();
   auto server = std::move(TcpStoreServer::serve(*reactor, std::move(listener), nullptr)).value();
   expect_death_is_named({{"MASTER_ADDR", "localhost"},
                          {"MASTER_PORT", std::to_string(port)},
-                         {"MUSTER_COMM_BACKEND", "tcp"}},
-                        reactor.get());
+                         {"MUSTER_COMM_BACKEND", backend}},
+                        *reactor);
+}
+
+TEST(RankDeath, IsPeerLostInSharedMemoryWithoutAnybodysHelp) {
+  expect_death_is_named_on("shm");
+}
+
+TEST(RankDeath, IsPeerLostOverTcp) {
+  expect_death_is_named_on("tcp");
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -54,7 +52,7 @@ Result<Place> place_of(const Environment& environment) {
 std::string host_identity() {
   std::array<char, 256> text{};
   std::string identity;
-  const UniqueFd boot(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  const OwnedFd boot(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
   if (boot.valid()) {
     const ssize_t n = ::read(boot.get(), text.data(), text.size());
     if (n > 0) identity.assign(text.data(), static_cast<size_t>(n));
@@ -117,7 +115,7 @@ Result<std::shared_ptr<ShmSegment>> share_segment(Meeting& meeting, Place place,
         "segment", made ? fmt::format("/proc/{}/fd/{}", ::getpid(), segment->fd()) : "none"));
   } else {
     MUSTER_TRY(const std::string path, meeting.hear("segment", 0));
-    UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    OwnedFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
     if (fd.valid()) {
       Result<std::shared_ptr<ShmSegment>> mapped =
           ShmSegment::map(std::move(fd), place.world, options);
@@ -163,9 +161,9 @@ Result<std::unique_ptr<Communicator>> meet(const Environment& environment, Trans
   if (!host)
     return Error(
         Code::invalid_argument,
-        fmt::format("WORLD_SIZE is {} but neither {} nor MASTER_ADDR is set; start the ranks "
-                    "with muster run or torchrun",
-                    place.world, kCommFdVariable));
+        fmt::format("WORLD_SIZE is {} but MASTER_ADDR is not set; start the ranks with muster run "
+                    "or torchrun",
+                    place.world));
   MUSTER_TRY(const int port, number(environment, "MASTER_PORT", 1, 65535));
   MUSTER_TRY(const std::unique_ptr<TcpStoreClient> store,
              TcpStoreClient::connect(transport,
@@ -190,28 +188,7 @@ Result<std::unique_ptr<Communicator>> meet(const Environment& environment, Trans
   return meet_over_tcp(meeting, transport, random, place, one_host, options);
 }
 
-Result<std::unique_ptr<Communicator>> join_inherited(const Environment& environment,
-                                                     Transport& transport, Place place,
-                                                     const GroupOptions& options) {
-  MUSTER_TRY(const int inherited, number(environment, kCommFdVariable, 0, 1 << 24));
-  // A copy: the number stays valid for whoever asks again.
-  UniqueFd fd(::fcntl(inherited, F_DUPFD_CLOEXEC, 3));
-  if (!fd.valid())
-    return errno_error(
-        errno, fmt::format("{}={}: the inherited shared memory", kCommFdVariable, inherited));
-  Result<std::shared_ptr<ShmSegment>> segment =
-      ShmSegment::map(std::move(fd), place.world, options);
-  if (!segment) return std::move(segment).error().context(kCommFdVariable);
-  return join_shm_group(transport.clock(), std::move(*segment), place.rank, options);
-}
-
 }  // namespace
-
-Result<int> create_comm_fd() {
-  const int fd = ::memfd_create("muster-comm", 0);
-  if (fd < 0) return errno_error(errno, "memfd_create");
-  return fd;
-}
 
 Result<std::unique_ptr<Communicator>> open_group(const Environment& environment,
                                                  Transport& transport, Random& random,
@@ -222,8 +199,6 @@ Result<std::unique_ptr<Communicator>> open_group(const Environment& environment,
                  fmt::format("MUSTER_COMM_BACKEND=\"{}\"; auto, shm or tcp is needed", backend));
   MUSTER_TRY(const Place place, place_of(environment));
   if (place.world == 1) return solo_group(transport.clock(), options);
-  if (backend != "tcp" && find(environment, kCommFdVariable))
-    return join_inherited(environment, transport, place, options);
   return meet(environment, transport, random, place, backend, options);
 }
 

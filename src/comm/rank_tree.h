@@ -41,7 +41,7 @@ int32_t root_level(int64_t leaves);
 LeafRange leaves_of(TreeNode node, int64_t leaves);
 
 // Disjoint nodes that cover `range` exactly, in leaf order, none inside a larger node that fits. At
-// most 2 log2(leaves). Whoever holds the range sums each node by node_sum_order.
+// most 2 log2(leaves). Whoever holds the range sums each node in the order of folds_after.
 std::vector<TreeNode> subtrees_of(LeafRange range, int64_t leaves);
 std::vector<TreeNode> subtrees_of(int64_t leaves, int world, Rank rank);
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 
 #include "base/units.h"
 #include "comm/operation.h"
+#include "sys/pidfd.h"
 
 namespace muster {
 namespace {
@@ -34,10 +34,6 @@ void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
-}
-
-int open_pidfd(int32_t pid) {
-  return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
 }
 
 class ShmGroup final : public Communicator {
@@ -107,7 +103,7 @@ class ShmGroup final : public Communicator {
   uint32_t phase_ = 0;
   Nanos deadline_{0};
   const Operation* current_ = nullptr;  // for messages; none while joining
-  std::vector<UniqueFd> pidfds_;        // of the peers; not valid for threads of this process
+  std::vector<OwnedFd> pidfds_;         // of the peers; not valid for threads of this process
   int64_t arena_used_ = 0;
   std::vector<const std::byte*> sources_;
   std::vector<std::byte*> outs_;
@@ -133,7 +129,7 @@ Status ShmGroup::join() {
   joined_ = true;
   for (int r = 0; r < world(); ++r) {
     const int32_t pid = segment_->control(r).pid.load();
-    if (pid != ::getpid()) pidfds_[static_cast<size_t>(r)].reset(open_pidfd(pid));
+    if (pid != ::getpid()) pidfds_[static_cast<size_t>(r)] = open_pidfd(pid);
   }
   return {};
 }
@@ -384,7 +380,7 @@ Status ShmGroup::wait_for(int peer, uint32_t phase) {
 Status ShmGroup::check_alive() {
   RankSet dead;
   for (int32_t r = 0; r < world(); ++r) {
-    const UniqueFd& pidfd = pidfds_[static_cast<size_t>(r)];
+    const OwnedFd& pidfd = pidfds_[static_cast<size_t>(r)];
     pollfd exited{pidfd.get(), POLLIN, 0};
     if (pidfd.valid() && ::poll(&exited, 1, 0) > 0) dead.insert(Rank{r});
   }

@@ -50,12 +50,12 @@ struct ShmSegment::Header {
 static_assert(std::atomic<uint32_t>::is_always_lock_free, "futex words are shared by processes");
 
 Result<std::shared_ptr<ShmSegment>> ShmSegment::create(int world, const GroupOptions& options) {
-  UniqueFd fd(::memfd_create("muster-comm", MFD_CLOEXEC));
+  OwnedFd fd(::memfd_create("muster-comm", MFD_CLOEXEC));
   if (!fd.valid()) return errno_error(errno, "memfd_create");
   return map(std::move(fd), world, options);
 }
 
-Result<std::shared_ptr<ShmSegment>> ShmSegment::map(UniqueFd fd, int world,
+Result<std::shared_ptr<ShmSegment>> ShmSegment::map(OwnedFd fd, int world,
                                                     const GroupOptions& options) {
   if (world < 1 || world > kMaxWorld)
     return Error(Code::unsupported,
@@ -81,7 +81,7 @@ Result<std::shared_ptr<ShmSegment>> ShmSegment::map(UniqueFd fd, int world,
   return segment;
 }
 
-ShmSegment::ShmSegment(UniqueFd fd, std::byte* base, int64_t size, int world,
+ShmSegment::ShmSegment(OwnedFd fd, std::byte* base, int64_t size, int world,
                        const GroupOptions& options)
     : fd_(std::move(fd)),
       base_(base),

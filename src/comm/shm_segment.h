@@ -21,7 +21,7 @@
 #include "base/result.h"
 #include "comm/communicator.h"
 #include "comm/operation.h"
-#include "net/socket.h"
+#include "sys/owned_fd.h"
 
 namespace muster {
 
@@ -49,7 +49,7 @@ class ShmSegment {
   static Result<std::shared_ptr<ShmSegment>> create(int world, const GroupOptions& options);
   // Maps a memfd that all ranks were given. Takes the descriptor. Errors: invalid_argument if other
   // ranks mapped it with another world size or other options.
-  static Result<std::shared_ptr<ShmSegment>> map(UniqueFd fd, int world,
+  static Result<std::shared_ptr<ShmSegment>> map(OwnedFd fd, int world,
                                                  const GroupOptions& options);
   ~ShmSegment();
   ShmSegment(const ShmSegment&) = delete;
@@ -73,10 +73,10 @@ class ShmSegment {
 
  private:
   struct Header;
-  ShmSegment(UniqueFd fd, std::byte* base, int64_t size, int world, const GroupOptions& options);
+  ShmSegment(OwnedFd fd, std::byte* base, int64_t size, int world, const GroupOptions& options);
   Header& header() const;
 
-  UniqueFd fd_;
+  OwnedFd fd_;
   std::byte* base_;
   int64_t size_;
   int world_;

@@ -257,9 +257,4 @@ Result<StepBatch> Loader::next() {
   return step;
 }
 
-bool Loader::ready() const {
-  const std::lock_guard lock(worker_->mutex);
-  return !worker_->prepared.empty() || worker_->failure.has_value();
-}
-
 }  // namespace muster

@@ -75,8 +75,6 @@ class Loader {
 
   // Blocks until the next step is ready. Errors: those of reading the corpus.
   Result<StepBatch> next();
-  // Whether next() would return at once; for the share of time spent waiting for data.
-  bool ready() const;
 
  private:
   struct Worker;

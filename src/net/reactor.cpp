@@ -28,9 +28,9 @@ uint64_t key_of(int fd, uint64_t generation) {
 }  // namespace
 
 Result<std::unique_ptr<Reactor>> Reactor::make(const Clock& clock) {
-  UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  OwnedFd epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.valid()) return errno_error(errno, "epoll_create1");
-  UniqueFd wake_fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  OwnedFd wake_fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!wake_fd.valid()) return errno_error(errno, "eventfd");
   epoll_event event{};
   event.events = EPOLLIN;
@@ -40,7 +40,7 @@ Result<std::unique_ptr<Reactor>> Reactor::make(const Clock& clock) {
   return std::unique_ptr<Reactor>(new Reactor(clock, std::move(epoll), std::move(wake_fd)));
 }
 
-Reactor::Reactor(const Clock& clock, UniqueFd epoll, UniqueFd wake_fd)
+Reactor::Reactor(const Clock& clock, OwnedFd epoll, OwnedFd wake_fd)
     : clock_(clock), epoll_(std::move(epoll)), wake_fd_(std::move(wake_fd)) {
   events_.resize(kEventsPerWait * sizeof(epoll_event));
 }

@@ -90,15 +90,15 @@ class Reactor {
     uint64_t generation;
   };
 
-  Reactor(const Clock& clock, UniqueFd epoll, UniqueFd wake_fd);
+  Reactor(const Clock& clock, OwnedFd epoll, OwnedFd wake_fd);
   Result<int> wait(Nanos most);
   int run_descriptors(int ready);
   int run_timers();
   int run_posted();
 
   const Clock& clock_;
-  UniqueFd epoll_;
-  UniqueFd wake_fd_;
+  OwnedFd epoll_;
+  OwnedFd wake_fd_;
   std::unordered_map<int, std::shared_ptr<Watch>> watches_;
   uint64_t next_generation_ = 1;
   std::map<std::pair<Nanos, TimerId>, std::function<void()>> timers_;

@@ -13,7 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 
 struct Pipe {
-  UniqueFd out, in;
+  OwnedFd out, in;
   Pipe() {
     int fds[2];
     MUSTER_CHECK(::pipe(fds) == 0);
@@ -76,7 +76,7 @@ TEST_F(ReactorTest, AHandlerMayUnwatchItselfAndOthersThatAreReadyInTheSameRound)
 }
 
 TEST_F(ReactorTest, ChangedInterestTakesEffect) {
-  const UniqueFd fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));  // always writable
+  const OwnedFd fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));  // always writable
   int writes = 0;
   ASSERT_TRUE(reactor->watch(fd.get(), {.read = true}, [&](Readiness r) { writes += r.write; }));
   EXPECT_EQ(*reactor->run_once(0ms), 0);

@@ -15,7 +15,7 @@ constexpr int kBacklog = 1024;
 }
 
 Result<SocketId> RealTransport::listen(const Endpoint& at) {
-  MUSTER_TRY(UniqueFd fd, listen_socket(at, kBacklog));
+  MUSTER_TRY(OwnedFd fd, listen_socket(at, kBacklog));
   return SocketId{fd.release()};
 }
 
@@ -24,13 +24,13 @@ Result<Endpoint> RealTransport::local(SocketId socket) {
 }
 
 Result<std::optional<SocketId>> RealTransport::accept(SocketId listener) {
-  MUSTER_TRY(std::optional<UniqueFd> fd, accept_socket(listener.value));
+  MUSTER_TRY(std::optional<OwnedFd> fd, accept_socket(listener.value));
   if (!fd) return std::optional<SocketId>();
   return std::optional<SocketId>(SocketId{fd->release()});
 }
 
 Result<SocketId> RealTransport::connect(const Endpoint& to) {
-  MUSTER_TRY(UniqueFd fd, connect_socket(to));
+  MUSTER_TRY(OwnedFd fd, connect_socket(to));
   return SocketId{fd.release()};
 }
 

@@ -63,8 +63,8 @@ Result<Address> address_of(const Endpoint& at) {
   return at.kind == Endpoint::Kind::tcp ? tcp_address(at.host, at.port) : unix_address(at.host);
 }
 
-Result<UniqueFd> new_socket(int family) {
-  UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+Result<OwnedFd> new_socket(int family) {
+  OwnedFd fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return errno_error(errno, "open a socket");
   return fd;
 }
@@ -84,11 +84,6 @@ Error moved_error(int errno_value, const char* doing) {
 
 }  // namespace
 
-void UniqueFd::reset(int fd) {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = fd;
-}
-
 Result<Endpoint> Endpoint::parse(std::string_view text) {
   if (text.starts_with("unix:") && text.size() > 5) return unix_path(std::string(text.substr(5)));
   const size_t colon = text.rfind(':');
@@ -107,9 +102,9 @@ std::string Endpoint::to_string() const {
   return kind == Kind::tcp ? fmt::format("{}:{}", host, port) : "unix:" + host;
 }
 
-Result<UniqueFd> listen_socket(const Endpoint& at, int backlog) {
+Result<OwnedFd> listen_socket(const Endpoint& at, int backlog) {
   MUSTER_TRY(const Address address, address_of(at));
-  MUSTER_TRY(UniqueFd fd, new_socket(address.family));
+  MUSTER_TRY(OwnedFd fd, new_socket(address.family));
   if (at.kind == Endpoint::Kind::tcp) {
     const int on = 1;
     ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -142,23 +137,23 @@ Result<Endpoint> local_endpoint(int fd) {
   return Endpoint::tcp(text, ntohs(name->sin_port));
 }
 
-Result<std::optional<UniqueFd>> accept_socket(int listener) {
+Result<std::optional<OwnedFd>> accept_socket(int listener) {
   for (;;) {
-    UniqueFd fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    OwnedFd fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd.valid()) {
       set_no_delay(fd.get());
-      return std::optional<UniqueFd>(std::move(fd));
+      return std::optional<OwnedFd>(std::move(fd));
     }
     // A connection that ended while it waited is not the listener's failure.
     if (errno == EINTR || errno == ECONNABORTED) continue;
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return std::optional<UniqueFd>();
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return std::optional<OwnedFd>();
     return errno_error(errno, "accept a connection");
   }
 }
 
-Result<UniqueFd> connect_socket(const Endpoint& to) {
+Result<OwnedFd> connect_socket(const Endpoint& to) {
   MUSTER_TRY(const Address address, address_of(to));
-  MUSTER_TRY(UniqueFd fd, new_socket(address.family));
+  MUSTER_TRY(OwnedFd fd, new_socket(address.family));
   if (address.family == AF_INET) set_no_delay(fd.get());
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) !=
           0 &&

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "sys/owned_fd.h"
 
 namespace muster {
 
@@ -35,40 +36,15 @@ struct Endpoint {
   bool operator==(const Endpoint&) const = default;
 };
 
-// A descriptor owned by one object; closed on destruction.
-class UniqueFd {
- public:
-  UniqueFd() = default;
-  explicit UniqueFd(int fd) : fd_(fd) {}
-  UniqueFd(UniqueFd&& other) noexcept : fd_(other.release()) {}
-  UniqueFd& operator=(UniqueFd&& other) noexcept {
-    if (this != &other) reset(other.release());
-    return *this;
-  }
-  ~UniqueFd() { reset(); }
-
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-  int release() {
-    const int fd = fd_;
-    fd_ = -1;
-    return fd;
-  }
-  void reset(int fd = -1);
-
- private:
-  int fd_ = -1;
-};
-
 // Binds and listens. Errors: busy if the port or path is taken (the message names it).
-Result<UniqueFd> listen_socket(const Endpoint& at, int backlog);
+Result<OwnedFd> listen_socket(const Endpoint& at, int backlog);
 // The address a listener got (the port when 0 was asked for).
 Result<Endpoint> local_endpoint(int fd);
 // The next waiting connection, or nothing when none waits.
-Result<std::optional<UniqueFd>> accept_socket(int listener);
+Result<std::optional<OwnedFd>> accept_socket(int listener);
 // Begins a connection; it stands when the socket becomes writable and connect_error() is ok.
 // Errors: not_found when the host has no IPv4 address.
-Result<UniqueFd> connect_socket(const Endpoint& to);
+Result<OwnedFd> connect_socket(const Endpoint& to);
 // The outcome of a connection begun with connect_socket, once writable. Errors: peer_lost if
 // refused.
 Status connect_error(int fd);

@@ -76,7 +76,6 @@ class BpeModel {
   // False: encode() merges, because of missing bytes.
   bool walks() const { return walks_; }
   bool has_all_bytes() const { return has_all_bytes_; }
-  size_t canonical_tokens() const { return node_of_.size(); }
 
  private:
   // Canonical tokens are numbered anew: bytes 0-255, then the others in the rank order of their

@@ -1,9 +1,27 @@
-// libFuzzer entry: the input is a tokenizer.json, a zero byte, and a text to encode with it. Not
-// built by default: clang++ -fsanitize=fuzzer,address with this room's sources.
-#include <cstdint>
+// The input is a tokenizer.json, a zero byte, and a text to encode with it.
 #include <string_view>
 
+#include "base/check.h"
+#include "base/fuzz.h"
+#include "text/bpe_trainer.h"
 #include "text/tokenizer_json.h"
+
+namespace muster {
+
+std::vector<std::string> fuzz_seeds() {
+  const std::string_view texts[] = {"the other than that, then there \n"};
+  std::vector<std::string> seeds;
+  for (const SplitPattern pattern : {SplitPattern::gpt2, SplitPattern::cl100k}) {
+    const auto made =
+        train_bpe(texts, {.vocabulary_size = 264, .specials = code_specials(), .pattern = pattern});
+    MUSTER_CHECK(made.ok());
+    seeds.push_back(tokenizer_to_json(*made) + std::string(1, '\0') +
+                    "then <|endoftext|> é 12 \xff");
+  }
+  return seeds;
+}
+
+}  // namespace muster
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);

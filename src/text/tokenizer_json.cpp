@@ -248,7 +248,7 @@ Result<Tokenizer> tokenizer_from_json(std::string_view json) {
   Json root;
   try {
     root = Json::parse(json);
-  } catch (const Json::parse_error& error) {
+  } catch (const Json::exception& error) {
     return corrupt(error.what());
   }
   if (!root.is_object()) return corrupt("not a JSON object");

@@ -147,7 +147,8 @@ TEST(TokenizerJson, HostileFilesAreRefused) {
     EXPECT_NE(read.error().to_string().find(c.words), std::string::npos)
         << read.error().to_string();
   }
-  for (const char* text : {"", "{", "[]", "null", "3", "{\"model\":", "\xff", "{\"model\":{}} x"})
+  for (const char* text : {"", "{", "[]", "null", "3", "{\"model\":", "\xff", "{\"model\":{}} x",
+                           "{\"model\": 1e999}"})
     EXPECT_FALSE(tokenizer_from_json(text).ok()) << text;
   EXPECT_FALSE(tokenizer_from_json(std::string(200000, '[')).ok());
   EXPECT_FALSE(tokenizer_from_json("{\"normalizer\":" + std::string(100000, '[')).ok());

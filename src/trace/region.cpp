@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "sys/memfd.h"
 
 namespace muster {
 namespace {
@@ -57,17 +58,13 @@ Result<TraceRegion> TraceRegion::create(const TraceRegionOptions& o) {
         fmt::format("trace region: {} rings (1-4096) of {} slots (a power of two, 2-2^24), {} "
                     "names (2-65536) in {} bytes (1-64 MiB) is out of range",
                     o.rings, o.slots, o.names, o.name_bytes));
-  const int fd = memfd_create("muster-trace", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0) return errno_error(errno, "memfd_create for a trace region");
   TraceRegion region;
-  region.fd_ = fd;
   region.bytes_ = total_bytes(o.names, o.name_bytes, o.rings, o.slots);
-  if (ftruncate(fd, static_cast<off_t>(region.bytes_)) != 0)
-    return errno_error(errno, "sizing a trace region");
-  // Nobody can shrink it under a reader's feet.
-  if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-    return errno_error(errno, "sealing a trace region");
-  void* base = mmap(nullptr, region.bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  // Sealed: nobody can shrink it under a reader's feet.
+  MUSTER_TRY(OwnedFd memory, make_memfd("muster-trace", static_cast<int64_t>(region.bytes_))
+                                 .context("memory of a trace region"));
+  region.fd_ = memory.release();
+  void* base = mmap(nullptr, region.bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, region.fd_, 0);
   if (base == MAP_FAILED) return errno_error(errno, "mapping a trace region");
   region.base_ = static_cast<std::byte*>(base);
 

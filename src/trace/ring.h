@@ -117,8 +117,6 @@ class Span {
   ~Span() { writer_.complete(name_, from_, writer_.now(), a_, b_, flags_); }
   Span(const Span&) = delete;
   Span& operator=(const Span&) = delete;
-  // For what is known only at the end: bytes moved, items read.
-  void set_b(uint64_t b) { b_ = b; }
 
  private:
   TraceWriter& writer_;

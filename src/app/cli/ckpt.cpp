@@ -51,7 +51,10 @@ Result<std::string> checkpoint_folder(Files& files, const std::string& directory
     return Error(Code::invalid_argument,
                  directory + " is a file; the checkpoint's folder is needed");
   const std::string below = join_path(directory, kFolder);
-  if (!files.stat(below).ok()) return directory;  // let the manifest's absence be the error
+  if (!files.stat(below).ok())
+    return Error(Code::not_found, directory + " is neither a checkpoint (it has no " +
+                                      std::string(kManifestName) + ") nor a run (it has no " +
+                                      kFolder + "/)");
   MUSTER_TRY(const Scan scan, scan_checkpoints(files, below, Depth::quick));
   if (scan.valid.empty())
     return Error(Code::not_found,
@@ -62,6 +65,10 @@ Result<std::string> checkpoint_folder(Files& files, const std::string& directory
 int list(Files& files, const std::string& run_dir, bool json) {
   const auto about = files.stat(run_dir);
   if (!about.ok()) return fail(about.error());
+  if (!files.stat(join_path(run_dir, kFolder)).ok() &&
+      !files.stat(join_path(run_dir, "config.toml")).ok())
+    return fail(Error(Code::not_found, run_dir + " is no run directory: it has neither " + kFolder +
+                                           "/ nor config.toml"));
   const auto scan = scan_checkpoints(files, join_path(run_dir, kFolder), Depth::quick);
   if (!scan.ok()) return fail(scan.error());
   Json rows = Json::array();

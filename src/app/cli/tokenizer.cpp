@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
@@ -216,12 +217,8 @@ int encode(const std::vector<std::string>& arguments) {
   std::string shown;
   if (json) {
     nlohmann::ordered_json out;
-    if (output.empty()) {
-      out["ids"] = ids;
-    } else {
-      out["output"] = output;
-      out["count"] = ids.size();
-    }
+    out["ids"] = ids;
+    if (!output.empty()) out["output"] = output;
     out["replaced"] = encoded->replaced;
     shown = out.dump() + "\n";
   } else if (output.empty()) {
@@ -230,6 +227,14 @@ int encode(const std::vector<std::string>& arguments) {
   }
   if (const Status written = write_output(files, "", shown); !written) return fail(written.error());
   return kExitOk;
+}
+
+std::string not_an_id(std::string_view word) {
+  const bool printable = std::all_of(word.begin(), word.end(), [](char c) {
+    return std::isprint(static_cast<unsigned char>(c)) != 0;
+  });
+  if (!printable) return "this is not text; a file of 32-bit ids has a name that ends in .u32";
+  return fmt::format("'{}' is no token id", word.substr(0, 40));
 }
 
 // Ids from 32-bit little-endian bytes, from a JSON object with "ids", or from numbers in text.
@@ -270,8 +275,7 @@ Result<std::vector<uint32_t>> parse_ids(const std::string& bytes, bool binary) {
     const auto [end, code] = std::from_chars(left.data(), left.data() + left.size(), id);
     const auto used = static_cast<size_t>(end - left.data());
     if (code != std::errc() || (used < left.size() && !std::strchr(" \t\r\n,[]", left[used])))
-      return wrong(
-          fmt::format("'{}' is no token id", left.substr(0, left.find_first_of(" \t\r\n,"))));
+      return wrong(not_an_id(left.substr(0, left.find_first_of(" \t\r\n,"))));
     ids.push_back(id);
     left.remove_prefix(used);
   }

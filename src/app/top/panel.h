@@ -1,6 +1,5 @@
 // Panel: the live view of a training run. Pure: state -> lines of text; LivePanel (live_panel.h)
-// puts them on a terminal. Shares are of wall time since the run began, 0 … 1; NaN prints as "-"
-// (not known yet).
+// puts them on a terminal. Shares are 0 … 1; NaN prints as "-" (not known yet).
 #pragma once
 
 #include <cmath>

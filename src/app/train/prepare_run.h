@@ -30,7 +30,7 @@ Result<PreparedTokenizer> prepare_tokenizer(Files& files, const Clock& clock,
 // "38 documents, 10 KiB; 2 held out; skipped 1 not UTF-8; fingerprint …"
 std::string corpus_text(const Corpus& corpus);
 
-// Fills data.paths of a stdlib source and writes config.toml and config-origins.json.
+// Writes config.toml and config-origins.json.
 Status write_settings(Files& files, const RunDirectory& run, const Config& config);
 
 // Origins as written: key -> (value, origin).

@@ -66,10 +66,7 @@ nlohmann::ordered_json or_null(const std::optional<T>& value) {
 
 int train_exit_code(Files& files, const RunDirectory& run, const JobReport& job) {
   if (job.exit_code != 0 || read_result(files, run).value("complete", false)) return job.exit_code;
-  for (const int signal : {SIGINT, SIGTERM}) {
-    if (job.verdict == "stopped by " + signal_name(signal)) return 128 + signal;
-  }
-  return job.exit_code;
+  return job.stop_signal != 0 ? 128 + job.stop_signal : job.exit_code;
 }
 
 RunSummary summarize_run(Files& files, const RunFacts& facts) {

@@ -107,8 +107,8 @@ static void read_on(Files& files, const std::string& path, int64_t& offset, std:
   static_cast<void>(files.close(*file).ok());
 }
 
-// What rank 0 warns of (a damaged checkpoint passed over, a save that failed, a step that was
-// skipped) concerns the operator, who does not read log files while all is well.
+// What rank 0 warns of or fails with (a damaged checkpoint passed over, a save that failed, a step
+// that was skipped) concerns the operator, who does not read log files while all is well.
 void TrainObserver::follow_warnings() {
   if (worker_log_.empty()) return;
   read_on(files_, worker_log_, worker_log_offset_, worker_log_rest_);
@@ -116,10 +116,13 @@ void TrainObserver::follow_warnings() {
   for (size_t end; (end = worker_log_rest_.find('\n', begin)) != std::string::npos;
        begin = end + 1) {
     const std::string line = worker_log_rest_.substr(begin, end - begin);
-    const size_t level = line.find(" warning ");
-    if (level == std::string::npos || problems_.size() >= 20) continue;
-    problems_.push_back("rank 0: " + line.substr(level + 9));
-    panel_.message("warning: " + problems_.back());
+    for (const std::string level : {"warning", "error"}) {
+      const size_t at = line.find(" " + level + " ");
+      if (at == std::string::npos || problems_.size() >= 20) continue;
+      problems_.push_back("rank 0: " + line.substr(at + level.size() + 2));
+      panel_.message(level + ": " + problems_.back());
+      break;
+    }
   }
   worker_log_rest_.erase(0, begin);
 }

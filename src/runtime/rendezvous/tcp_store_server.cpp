@@ -12,7 +12,7 @@ constexpr size_t kMaxReadPerRound = 1 << 20;
 }  // namespace
 
 Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::serve(
-    Reactor& reactor, UniqueFd listener,
+    Reactor& reactor, OwnedFd listener,
     std::function<void(const std::string& reason)> on_protocol_error) {
   MUSTER_TRY(const Endpoint at, local_endpoint(listener.get()));
   std::unique_ptr<TcpStoreServer> server(
@@ -22,7 +22,7 @@ Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::serve(
   return server;
 }
 
-TcpStoreServer::TcpStoreServer(Reactor& reactor, UniqueFd listener, uint16_t port,
+TcpStoreServer::TcpStoreServer(Reactor& reactor, OwnedFd listener, uint16_t port,
                                std::function<void(const std::string&)> on_protocol_error)
     : reactor_(reactor),
       listener_(std::move(listener)),
@@ -45,7 +45,7 @@ void TcpStoreServer::clear() {
 
 void TcpStoreServer::accept_all() {
   for (;;) {
-    Result<std::optional<UniqueFd>> accepted = accept_socket(listener_.get());
+    Result<std::optional<OwnedFd>> accepted = accept_socket(listener_.get());
     if (!accepted) {
       // Out of descriptors or memory: the connection waits in the queue; ask again later instead of
       // at once and for ever.

@@ -27,7 +27,7 @@ class TcpStoreServer {
   // Takes a listening stream socket (listen_socket in net/socket.h). `reactor` must outlive the
   // server. `on_protocol_error` (may be empty) hears why a connection was closed.
   static Result<std::unique_ptr<TcpStoreServer>> serve(
-      Reactor& reactor, UniqueFd listener,
+      Reactor& reactor, OwnedFd listener,
       std::function<void(const std::string& reason)> on_protocol_error);
   ~TcpStoreServer();
   TcpStoreServer(const TcpStoreServer&) = delete;
@@ -43,13 +43,13 @@ class TcpStoreServer {
 
  private:
   struct Client {
-    UniqueFd fd;
+    OwnedFd fd;
     std::string unsent;
     size_t sent = 0;  // of unsent
     Interest interest{true, false};
   };
 
-  TcpStoreServer(Reactor& reactor, UniqueFd listener, uint16_t port,
+  TcpStoreServer(Reactor& reactor, OwnedFd listener, uint16_t port,
                  std::function<void(const std::string&)> on_protocol_error);
   void accept_all();
   void on_ready(TcpStore::ConnectionId id, Readiness ready);
@@ -60,7 +60,7 @@ class TcpStoreServer {
   void update_interest(Client& client);
 
   Reactor& reactor_;
-  UniqueFd listener_;
+  OwnedFd listener_;
   uint16_t port_;
   std::function<void(const std::string&)> on_protocol_error_;
   TcpStore store_;

@@ -32,7 +32,7 @@ struct ServedStore : testing::Test {
   Endpoint at;
 
   void SetUp() override {
-    UniqueFd listener = listen_socket(Endpoint::tcp("127.0.0.1", 0), 64).value();
+    OwnedFd listener = listen_socket(Endpoint::tcp("127.0.0.1", 0), 64).value();
     server = TcpStoreServer::serve(*reactor, std::move(listener), [this](const std::string&) {
                ++protocol_errors;
              }).value();
@@ -142,9 +142,9 @@ TEST_F(ServedStore, AClientThatNeverReadsIsHeldBackAndTheOthersAreServed) {
 }
 
 TEST_F(ServedStore, NobodyListeningIsATimeoutThatNamesTheAddress) {
-  const UniqueFd listener = listen_socket(Endpoint::tcp("127.0.0.1", 0), 1).value();
+  const OwnedFd listener = listen_socket(Endpoint::tcp("127.0.0.1", 0), 1).value();
   const Endpoint closed = local_endpoint(listener.get()).value();
-  const_cast<UniqueFd&>(listener).reset();
+  const_cast<OwnedFd&>(listener).reset();
   const auto client = TcpStoreClient::connect(transport, closed, 50ms);
   ASSERT_FALSE(client);
   EXPECT_EQ(client.error().code(), Code::timeout);

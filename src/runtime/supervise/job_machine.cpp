@@ -175,7 +175,7 @@ void JobMachine::note_cause(Cause cause, std::optional<int64_t> progress) {
   act(JobAction::Kind::found_cause).cause = std::move(cause);
 }
 
-std::optional<std::string> JobMachine::refusal(const Cause& cause, Nanos now) const {
+std::optional<std::string> JobMachine::refusal(const Cause& cause) const {
   const RestartPolicy& policy = rules_.restart;
   if (policy.scope == RestartScope::never) return "no restart was asked for";
   if (cause.kind == CauseKind::start_failed &&
@@ -190,19 +190,12 @@ std::optional<std::string> JobMachine::refusal(const Cause& cause, Nanos now) co
   if (restarts_ >= policy.max_restarts)
     return std::to_string(restarts_) + " of " + std::to_string(policy.max_restarts) +
            " restarts used";
-  if (policy.window_restarts > 0) {
-    const auto recent = std::count_if(restart_times_.begin(), restart_times_.end(),
-                                      [&](Nanos at) { return now - at < policy.window; });
-    if (recent >= policy.window_restarts)
-      return std::to_string(recent) + " restarts within " +
-             std::to_string(policy.window.count() / 1'000'000'000) + " s";
-  }
   return std::nullopt;
 }
 
 // The ranks of the wave start again one by one; the others know nothing of it.
 void JobMachine::restart_rank_or_stop(const Cause& cause, Nanos now) {
-  if (const auto why = refusal(cause, now)) {
+  if (const auto why = refusal(cause)) {
     verdict_ = *why;
     stop_ranks(rules_.stop.fail_signal, rules_.stop.fail_grace, now);
     return;
@@ -270,6 +263,28 @@ void JobMachine::on_hang(const JobEvent& event) {
   phase_ = Phase::stopping;
 }
 
+// Ranks that had more to say than that they were told to stop: a crash, or a request for no restart
+// (a last state that could not be saved).
+std::vector<ExitEvidence> JobMachine::failures_while_stopping() const {
+  constexpr int kCrashes[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS};
+  std::vector<ExitEvidence> failures;
+  for (int32_t rank = 0; rank < rules_.ranks; ++rank) {
+    const RankState& state = ranks_[static_cast<size_t>(rank)];
+    const ExitInfo& exit = state.exit;
+    const bool crashed =
+        std::find(std::begin(kCrashes), std::end(kCrashes), exit.signal) != std::end(kCrashes);
+    const bool asked = exit.signal == 0 && exit.code == rules_.restart.no_restart_code;
+    if (!crashed && !asked) continue;
+    ExitEvidence evidence;
+    evidence.rank = rank;
+    evidence.pid = state.pid;
+    evidence.exit = exit;
+    evidence.at = state.ended_at;
+    failures.push_back(std::move(evidence));
+  }
+  return failures;
+}
+
 void JobMachine::on_swept(const JobEvent& event) {
   if (phase_ != Phase::stopping || !sweeping_) return;
   sweeping_ = false;
@@ -278,16 +293,20 @@ void JobMachine::on_swept(const JobEvent& event) {
     return finish("processes that cannot be killed are left: " + event.text,
                   cause_ ? cause_->exit_code : 1);
   if (!cause_ && stop_signal_ != 0) {
+    const std::string verdict = "stopped by " + signal_name(stop_signal_);
+    if (const auto failed = failures_while_stopping(); !failed.empty()) {
+      note_cause(choose_cause(failed, Attempt{attempt_}), std::nullopt);
+      return finish(verdict, cause_->exit_code);
+    }
     const bool clean = std::all_of(ranks_.begin(), ranks_.end(),
                                    [](const RankState& r) { return r.exit.success(); });
-    return finish("stopped by " + signal_name(stop_signal_), clean ? 0 : 128 + stop_signal_);
+    return finish(verdict, clean ? 0 : 128 + stop_signal_);
   }
   if (!cause_) return finish("done", 0);
   if (stop_signal_ != 0)
     return finish("failed, then stopped by " + signal_name(stop_signal_), cause_->exit_code);
   if (!verdict_.empty()) return finish("failed: " + verdict_, cause_->exit_code);
-  if (const auto why = refusal(*cause_, event.now))
-    return finish("failed: " + *why, cause_->exit_code);
+  if (const auto why = refusal(*cause_)) return finish("failed: " + *why, cause_->exit_code);
   phase_ = Phase::deciding;
   JobAction& action = act(JobAction::Kind::ask_restart);
   action.scope = RestartScope::group;
@@ -305,7 +324,6 @@ void JobMachine::on_decision(const JobEvent& event) {
     return;
   }
   ++restarts_;
-  restart_times_.push_back(event.now);
   if (!alone) return begin_attempt();
   phase_ = Phase::running;
   cause_.reset();
@@ -347,6 +365,7 @@ JobReport JobMachine::report() const {
   report.exit_code = exit_code_;
   report.first_cause = cause_;
   report.verdict = verdict_;
+  report.stop_signal = stop_signal_;
   report.restarts = restarts_;
   report.causes = causes_;
   for (size_t i = 0; i < ranks_.size(); ++i) {

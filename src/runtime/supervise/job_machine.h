@@ -16,7 +16,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -134,7 +133,8 @@ class JobMachine {
   void spawn(int32_t rank);
   void note_cause(Cause cause, std::optional<int64_t> progress);
   // Why ranks may not start again after `cause`; nothing if they may.
-  std::optional<std::string> refusal(const Cause& cause, Nanos now) const;
+  std::optional<std::string> refusal(const Cause& cause) const;
+  std::vector<ExitEvidence> failures_while_stopping() const;
   void restart_rank_or_stop(const Cause& cause, Nanos now);
   void stop_ranks(int signal_number, Nanos grace, Nanos now);
   void kill_all();
@@ -155,7 +155,6 @@ class JobMachine {
   std::optional<Cause> cause_;  // of the current attempt
   std::vector<Cause> causes_;
   int restarts_ = 0;
-  std::deque<Nanos> restart_times_;
   int64_t best_step_ = 0;
   int without_progress_ = 0;
   bool progress_known_ = false;

@@ -336,13 +336,6 @@ TEST(JobMachine, WhenRestartsAreRefused) {
        "failed: the program cannot be run, so starting it again would not help"},
       {"no progress", [](RestartPolicy& p) { p.attempts_without_progress = 3; }, exit_code(1), 0, 0,
        2, "failed: restart loop without progress: 3 attempts in a row did not pass step 0"},
-      {"too many in the window",
-       [](RestartPolicy& p) { p.window_restarts = 4; },
-       exit_code(1),
-       0,
-       {},
-       4,
-       "failed: 4 restarts within 600 s"},
   };
   for (RestartScope scope : {RestartScope::group, RestartScope::rank}) {
     for (const auto& c : cases) {
@@ -393,6 +386,8 @@ TEST(JobMachine, StopSignals) {
       {"ranks die by it", false, {}, 1, 128 + SIGTERM, seconds{10}},
       {"ranks end well because of it", false, exit_code(0), 1, 0, seconds{10}},
       {"ranks end badly because of it", false, exit_code(3), 1, 128 + SIGTERM, seconds{10}},
+      {"ranks crash meanwhile", false, by_signal(SIGSEGV), 1, 128 + SIGSEGV, seconds{10}},
+      {"ranks could not save", false, exit_code(93), 1, 93, seconds{10}},
       {"ranks ignore it", true, {}, 1, 128 + SIGTERM, seconds{10} + milliseconds{500}},
       {"a second one kills at once", true, {}, 2, 128 + SIGTERM, seconds{10} + milliseconds{100}},
   };

@@ -23,8 +23,6 @@ std::string_view cause_name(CauseKind kind) {
       return "hang";
     case CauseKind::supervision_lost:
       return "supervision_lost";
-    case CauseKind::stopped:
-      return "stopped";
   }
   return "none";
 }

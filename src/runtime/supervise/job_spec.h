@@ -36,9 +36,6 @@ struct StopPolicy {
 struct RestartPolicy {
   RestartScope scope = RestartScope::never;
   int max_restarts = 0;
-  // More than `window_restarts` restarts within `window` end the job; 0 = no such rule.
-  int window_restarts = 0;
-  Nanos window = std::chrono::seconds{600};
   // So many attempts in a row that do not pass the best step ever reached end the job with a
   // verdict. Counted only for ranks that report progress; 0 = no such rule.
   int attempts_without_progress = 3;
@@ -106,7 +103,6 @@ struct JobSpec {
   std::vector<std::string> template_command;
   std::string directory;                           // empty = the supervisor's
   std::map<std::string, std::string> environment;  // base of every rank
-  std::map<int32_t, std::map<std::string, std::string>> rank_environment;  // on top, by rank
   bool stdin_to_all = false;  // torchrun: all ranks share stdin; otherwise only rank 0 has it
 
   RestartPolicy restart;
@@ -120,8 +116,7 @@ struct JobSpec {
   std::optional<TraceRegionOptions> trace;
   Nanos tick = std::chrono::milliseconds{200};  // how often pages are read and `ticked` is called
 
-  bool handle_signals = true;  // SIGINT, SIGTERM (and the list below) stop the job
-  std::vector<int> stop_signals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+  std::vector<int> stop_signals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};  // stop the job
 };
 
 // Why an attempt ended badly, and with which evidence (blame.h).
@@ -134,7 +129,6 @@ enum class CauseKind {
   exit_code,
   hang,
   supervision_lost,  // the keeper died
-  stopped,           // by the operator
 };
 std::string_view cause_name(CauseKind kind);
 
@@ -165,6 +159,7 @@ struct RankReport {
 struct JobReport {
   int exit_code = 0;
   std::optional<Cause> first_cause;  // of the last attempt that failed
+  int stop_signal = 0;               // the operator's, if the job was told to stop
   std::string verdict;               // "done", "failed", "restart loop without progress", …
   int restarts = 0;
   std::vector<Cause> causes;  // one per attempt that failed, oldest first

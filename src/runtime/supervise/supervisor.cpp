@@ -165,12 +165,10 @@ struct Supervisor::Impl {
   Status set_up() {
     MUSTER_TRY(check());
     MUSTER_TRY(reactor, Reactor::make(seams.clock));
-    if (spec.handle_signals) {
-      MUSTER_TRY(signals.open(spec.stop_signals));
-      MUSTER_TRY(reactor->watch(signals.fd(), {true, false}, [this](Readiness) {
-        while (const int number = signals.take()) stop(number);
-      }));
-    }
+    MUSTER_TRY(signals.open(spec.stop_signals));
+    MUSTER_TRY(reactor->watch(signals.fd(), {true, false}, [this](Readiness) {
+      while (const int number = signals.take()) stop(number);
+    }));
     if (seams.spawner.event_fd() >= 0)
       MUSTER_TRY(reactor->watch(seams.spawner.event_fd(), {true, false},
                                 [this](Readiness) { take_spawner_events(); }));
@@ -402,6 +400,9 @@ struct Supervisor::Impl {
         break;
       case Kind::kill_tree:
         check(seams.spawner.kill_tree(action.id));
+        // Its rank starts again alone: what is kept of this start is needed no more.
+        pump->forget(action.id);
+        workers.erase(action.id);
         break;
       case Kind::kill_all:
         for (const auto& [id, worker] : workers)
@@ -478,9 +479,6 @@ struct Supervisor::Impl {
     if (spec.trace) environment[kTraceFdVariable] = std::to_string(kFirstPassedFd);
     // Lets the keeper tell whose orphans are whose (Spawner::kill_tree).
     if (spec.restart.scope == RestartScope::rank) environment["MUSTER_WORKER"] = std::to_string(id);
-    const auto own = spec.rank_environment.find(rank);
-    if (own != spec.rank_environment.end())
-      for (const auto& [name, value] : own->second) environment[name] = value;
     return environment;
   }
 

@@ -13,11 +13,9 @@
 namespace muster {
 
 struct Injection {
-  enum class Kind {
-    kill,
-    hang,
-    nan
-  };  // hang: the rank stops moving; nan: its loss of that step becomes NaN
+  // hang: the rank stops moving; nan: one of its parameters becomes NaN, so that this step and
+  // those after it are not finite.
+  enum class Kind { kill, hang, nan };
   Kind kind = Kind::kill;
   Rank rank;
   int64_t step = 0;  // counted from 1

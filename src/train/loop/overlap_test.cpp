@@ -69,6 +69,7 @@ class StuckFiles final : public Files {
   Result<std::unique_ptr<FileLock>> lock(std::string_view path) override {
     return below_.lock(path);
   }
+  Result<bool> is_locked(std::string_view path) override { return below_.is_locked(path); }
 
  private:
   Files& below_;

@@ -1,13 +1,20 @@
 // RunDirectory: where each file of a training run lies, and the lock that keeps two runs out of one
 // folder.
 //
-//   config.toml        resolved settings           config-origins.json   where each value came from
-//   tokenizer.json     the vocabulary of the run   steps.jsonl           one line a step
-//   (step_log.h) events.sqlite      event log (store)           trace/attempt-A/rank-R.seg
-//   trace.before-N/    trace of the Nth job, moved aside when the run was resumed
-//   logs/attempt_A/…   output of the workers       checkpoints/step-…    (ckpt)
-//   result.json        what rank 0 found at the end
-//   gemm-choices-rank-R.txt  fast mode           report.md, report.html
+// clang-format off
+//   config.toml              resolved settings
+//   config-origins.json      where each value came from
+//   tokenizer.json           the vocabulary of the run
+//   steps.jsonl              one line a step (step_log.h)
+//   events.sqlite            event log (store)
+//   trace/attempt-A/rank-R.seg
+//   trace.before-N/          trace of the Nth job, moved aside when the run was resumed
+//   logs/attempt_A/…         output of the workers
+//   checkpoints/step-…       (ckpt)
+//   result.json              what rank 0 found at the end
+//   gemm-choices-rank-R.txt  fast mode
+//   report.md, report.html
+// clang-format on
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Warm: what every rank of a run needs and none changes: settings, corpus, tokenizer, the machine's
-// instruction set and measured peak. Loaded once in the template process, before ranks are forked
+// instruction set. Loaded once in the template process, before ranks are forked
 // from it; a rank started by another launcher loads it itself. Single-threaded; after a fork each
 // process has its own copy.
 #pragma once

@@ -277,7 +277,7 @@ ScalarState WorkerRun::scalars() const {
   return state;
 }
 
-// Each injection fires once in the life of a run: its mark is made before it acts.
+// Each injection fires once in a job, whatever restarts it: its mark is made before it acts.
 void WorkerRun::inject(int64_t number) {
   for (size_t i = 0; i < injections_.size(); ++i) {
     const Injection& injection = injections_[i];

@@ -6,18 +6,6 @@
 
 namespace muster {
 
-std::string_view stop_reason_name(StopReason reason) {
-  switch (reason) {
-    case StopReason::stop_token:
-      return "stop_token";
-    case StopReason::max_tokens:
-      return "max_tokens";
-    case StopReason::context:
-      return "context";
-  }
-  return "?";
-}
-
 template <class T>
 Result<Generated> generate(Decoder<T>& decoder, const GenerateRequest& request,
                            const std::function<bool(int32_t)>& on_token) {

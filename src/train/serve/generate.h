@@ -19,7 +19,6 @@ struct GenerateRequest {
 };
 
 enum class StopReason : uint8_t { stop_token, max_tokens, context };
-std::string_view stop_reason_name(StopReason reason);
 
 struct Generated {
   std::vector<int32_t> tokens;  // new ones, without the stop token

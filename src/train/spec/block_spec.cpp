@@ -149,22 +149,6 @@ Cost head_cost(const Sizes& s, BlockPhase phase) {
 
 }  // namespace
 
-std::string_view block_phase_name(BlockPhase phase) {
-  switch (phase) {
-    case BlockPhase::forward:
-      return "forward";
-    case BlockPhase::recompute_cheap:
-      return "recompute_cheap";
-    case BlockPhase::recompute:
-      return "recompute";
-    case BlockPhase::backward_input:
-      return "backward_input";
-    case BlockPhase::backward_weight:
-      return "backward_weight";
-  }
-  return "?";
-}
-
 std::string_view block_kind_name(BlockKind kind) {
   switch (kind) {
     case BlockKind::embedding:

@@ -78,7 +78,6 @@ enum class BlockPhase : uint8_t {
   backward_input,
   backward_weight
 };
-std::string_view block_phase_name(BlockPhase phase);
 
 // Keys seen by all tokens of one causal sequence, each token's own included: length (length + 1)
 // / 2. With window > 0 a token sees at most `window` keys: window length - window (window - 1) / 2

@@ -209,7 +209,7 @@ MemoryPlan plan_memory(const StepProgram& program) {
   return plan;
 }
 
-Result<StepProgram> fit_memory(StepProgram program, Bytes budget) {
+Result<StepProgram> fit_memory(const StepProgram& program, Bytes budget) {
   std::vector<Keep> keep(program.model.blocks.size(), Keep::all);
   StepProgram fitting = with_frames(program, keep);
   if (budget.count == 0) return fitting;

@@ -44,7 +44,7 @@ MemoryPlan plan_memory(const StepProgram& program);
 // whose frames wait longest. A dropped part is memory of the forward operation alone and is
 // restored just before the block's backward_input. Runs after finish_step.
 // Errors: no_space with the least that would do.
-Result<StepProgram> fit_memory(StepProgram program, Bytes budget);
+Result<StepProgram> fit_memory(const StepProgram& program, Bytes budget);
 
 // Appends to each last use a release of the buffers that die there. The last pass.
 StepProgram release_buffers(StepProgram program);
