@@ -3,6 +3,7 @@
 #   x_avx2.cpp, x_avx512.cpp   the same, with that instruction set enabled for that file alone
 #   x_test.cpp           into muster_test_<room>, which links only the room, its declared rooms and GoogleTest
 #   x_oracle_test.cpp    into muster_oracle_test_<room>, which also links libtorch; only with MUSTER_TRAIN
+#   x_rig.cpp            into muster_<room>_rig, what tests and benchmarks share (with x_rig.h); no program links it
 #   x_fuzz.cpp           not compiled by default
 # DEPS are rooms listed earlier; LIBS are outside libraries. src/CMakeLists.txt lists every room from the
 # ground up, so a dependency that points up fails at configure time.
@@ -46,11 +47,14 @@ function(muster_room ROOM)
   set(SOURCES) 
   set(TESTS)
   set(ORACLES)
+  set(RIGS)
   foreach(F ${ALL})
     if(F MATCHES "_oracle_test\\.cpp$")
       list(APPEND ORACLES ${F})
     elseif(F MATCHES "_test\\.cpp$")
       list(APPEND TESTS ${F})
+    elseif(F MATCHES "_rig\\.cpp$")
+      list(APPEND RIGS ${F})
     elseif(F MATCHES "_(main|fuzz)\\.cpp$" OR F MATCHES "/main\\.cpp$")
       # programs are declared by hand
     else()
@@ -80,6 +84,12 @@ function(muster_room ROOM)
     target_link_libraries(muster_${NAME} INTERFACE muster_flags ${DEP_TARGETS} ${R_LIBS})
   endif()
 
+  set(TESTED muster_${NAME})
+  if(RIGS)
+    add_library(muster_${NAME}_rig STATIC ${RIGS})
+    target_link_libraries(muster_${NAME}_rig PUBLIC muster_${NAME})
+    set(TESTED muster_${NAME}_rig)
+  endif()
   add_custom_target(muster_tests_${NAME})
   set(TEST_DEP_TARGETS)
   foreach(D ${R_TEST_DEPS})
@@ -88,14 +98,14 @@ function(muster_room ROOM)
   endforeach()
   if(TESTS)
     add_executable(muster_test_${NAME} ${TESTS})
-    target_link_libraries(muster_test_${NAME} PRIVATE muster_${NAME} ${TEST_DEP_TARGETS} ${R_TEST_LIBS} GTest::gtest GTest::gtest_main)
+    target_link_libraries(muster_test_${NAME} PRIVATE ${TESTED} ${TEST_DEP_TARGETS} ${R_TEST_LIBS} GTest::gtest GTest::gtest_main)
     add_test(NAME ${ROOM} COMMAND muster_test_${NAME})
     set_tests_properties(${ROOM} PROPERTIES LABELS ${NAME} TIMEOUT 300)
     add_dependencies(muster_tests_${NAME} muster_test_${NAME})
   endif()
   if(ORACLES AND MUSTER_TRAIN)
     add_executable(muster_oracle_test_${NAME} ${ORACLES})
-    target_link_libraries(muster_oracle_test_${NAME} PRIVATE muster_${NAME} ${TEST_DEP_TARGETS} ${R_TEST_LIBS} LibTorch::LibTorch GTest::gtest GTest::gtest_main)
+    target_link_libraries(muster_oracle_test_${NAME} PRIVATE ${TESTED} ${TEST_DEP_TARGETS} ${R_TEST_LIBS} LibTorch::LibTorch GTest::gtest GTest::gtest_main)
     add_test(NAME ${ROOM}/oracle COMMAND muster_oracle_test_${NAME})
     set_tests_properties(${ROOM}/oracle PROPERTIES LABELS ${NAME} TIMEOUT 300)
     add_dependencies(muster_tests_${NAME} muster_oracle_test_${NAME})
