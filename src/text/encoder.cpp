@@ -1,5 +1,7 @@
 // The encoder: cuts a segment into pieces a batch at a time, looks the short ones up in the cache,
 // and asks the model for the rest.
+#include <fmt/format.h>
+
 #include <cstring>
 
 #include "base/check.h"
@@ -112,6 +114,16 @@ void Encoder::State::encode_segment(std::string_view text, std::vector<uint32_t>
     at = begin;
   }
   out.insert(out.end(), ids, ids + used);
+}
+
+Status check_text_size(std::string_view text) {
+  if (text.size() <= kMaxTextBytes / 3) return {};
+  const bool larger = text.size() > kMaxTextBytes;
+  if (!larger && valid_utf8_prefix(text) == text.size()) return {};
+  return Error(Code::invalid_argument,
+               fmt::format("the text has {} bytes{}; split it into parts of at most {}",
+                           text.size(), larger ? "" : ", not all of them UTF-8",
+                           larger ? kMaxTextBytes : kMaxTextBytes / 3));
 }
 
 Encoder::Encoder(const Tokenizer& tokenizer)
