@@ -62,7 +62,8 @@ class Loader {
   // `corpus` must outlive the loader; `encoder` is used by the background thread alone. The
   // micro-batches `wanted` (rising global indices) of every step are materialised. `cursor` comes
   // from start_cursor() or a checkpoint. Errors: invalid_argument when the cursor's fingerprints
-  // are not those of the data.
+  // are not those of the data; corrupt when the place is outside of it (a sequence behind its
+  // group's end: at next()).
   static Result<std::unique_ptr<Loader>> start(const Corpus& corpus, DocumentEncoder encoder,
                                                Hash128 encoding, LoaderShape shape,
                                                LoaderCursor cursor, std::vector<int64_t> wanted,
