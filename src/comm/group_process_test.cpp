@@ -110,7 +110,7 @@ size_t open_descriptors() {
 
 // The other rank says where it is, and then nothing.
 TEST(OpenGroup, AMeetingThatFailsLeavesNoSocketOpen) {
-  UniqueFd listener = listen_socket(Endpoint::tcp("127.0.0.1", 0), 64).value();
+  OwnedFd listener = listen_socket(Endpoint::tcp("127.0.0.1", 0), 64).value();
   const uint16_t port = local_endpoint(listener.get()).value().port;
   const pid_t launcher = spawn([&]() -> std::string {
     RealClock clock;
@@ -138,7 +138,7 @@ TEST(OpenGroup, AMeetingThatFailsLeavesNoSocketOpen) {
       << group.error().to_string();
   EXPECT_EQ(open_descriptors(), before);
   ::kill(launcher, SIGKILL);
-  exit_status(launcher);
+  EXPECT_EQ(::waitpid(launcher, nullptr, 0), launcher);
 }
 
 // Forwards to the kernel's sockets; the `nth` wait fails.
@@ -172,7 +172,7 @@ class FailsToWait final : public Transport {
 TEST(TcpGroup, AWaitThatFailsLeavesNoSocketOpen) {
   RealClock clock;
   // Rank 0's address: connections to it stand, but nobody answers.
-  UniqueFd other = listen_socket(Endpoint::tcp("127.0.0.1", 0), 64).value();
+  OwnedFd other = listen_socket(Endpoint::tcp("127.0.0.1", 0), 64).value();
   const Endpoint other_at = Endpoint::tcp("127.0.0.1", local_endpoint(other.get()).value().port);
   GroupOptions options = test_options();
   options.timeout = 100ms;

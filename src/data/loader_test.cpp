@@ -95,7 +95,7 @@ TEST(Corpus, CountsWhatIsNoFileAndWhatIsHidden) {
   folder.write("deep/__pycache__/a.pyc", "x");
   ASSERT_EQ(mkfifo((folder.path() + "/fifo").c_str(), 0600), 0);
   RealFiles files("");
-  const Corpus corpus = Corpus::open(files, folder_spec(folder)).value();
+  const Corpus corpus = open_corpus(files, folder_spec(folder)).value();
   EXPECT_EQ(corpus.size(Corpus::Part::train), 1);
   EXPECT_EQ(corpus.counts().skipped_folders, 2);
   EXPECT_EQ(corpus.counts().skipped_special, 1);
@@ -107,7 +107,7 @@ TEST(Corpus, SkipsADocumentThatIsTooLargeToEncode) {
   folder.write("huge.txt", "");
   fs::resize_file(folder.path() + "/huge.txt", kMaxTextBytes + 1);  // a hole, no room on the disk
   RealFiles files("");
-  const Corpus corpus = Corpus::open(files, folder_spec(folder)).value();
+  const Corpus corpus = open_corpus(files, folder_spec(folder)).value();
   EXPECT_EQ(corpus.size(Corpus::Part::train), 1);
   EXPECT_EQ(corpus.counts().skipped_too_large, 1);
 }
@@ -135,7 +135,7 @@ TEST(Corpus, APathThatIsGivenAndCannotBeReadIsAnError) {
     CorpusSpec spec = folder_spec(folder);
     spec.kind = c.kind;
     spec.paths = {folder.path() + "/good.txt", c.path};
-    const auto corpus = Corpus::open(files, spec);
+    const auto corpus = open_corpus(files, spec);
     ASSERT_FALSE(corpus.ok());
     EXPECT_NE(corpus.error().to_string().find(c.want), std::string::npos)
         << corpus.error().to_string();
@@ -274,13 +274,13 @@ TEST(Corpus, ADamagedArchiveOfAFolderIsSkippedAndCounted) {
   CorpusSpec spec = folder_spec(folder);
   spec.kind = CorpusSpec::Kind::jsonl;
   spec.cache_folder = cache.path();
-  const Corpus corpus = Corpus::open(files, spec).value();
+  const Corpus corpus = open_corpus(files, spec).value();
   EXPECT_EQ(corpus.size(Corpus::Part::train), 1);
   EXPECT_EQ(corpus.counts().skipped_unreadable, 1);
   EXPECT_EQ(corpus.counts().skipped_names, 1);
   // What would fail for every file is not the file's fault.
   spec.cache_folder = "";
-  EXPECT_EQ(Corpus::open(files, spec).error().code(), Code::invalid_argument);
+  EXPECT_EQ(open_corpus(files, spec).error().code(), Code::invalid_argument);
 }
 
 TEST(Corpus, ADamagedArchiveIsRefusedAndLeavesNothingInTheCache) {
@@ -421,7 +421,9 @@ TEST_F(LoaderOrder, ACursorOutsideTheDataIsCorrupt) {
     auto loader = Loader::start(corpus, encoder(kShape.sequence_length), encoding(), kShape, cursor,
                                 {0}, Bytes{1});
     EXPECT_EQ(loader.ok(), c.valid);
-    if (!loader.ok()) EXPECT_EQ(loader.error().code(), Code::corrupt);
+    if (!loader.ok()) {
+      EXPECT_EQ(loader.error().code(), Code::corrupt);
+    }
   }
   LoaderCursor beyond = zero;
   beyond.sequence = int64_t{1} << 40;

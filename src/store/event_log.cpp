@@ -76,9 +76,10 @@ Result<EventLog> EventLog::open_read_only(const std::string& path) {
   MUSTER_TRY(sqlite3 * db, open_database(path, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX));
   EventLog log(db, path, nullptr);
   const Status checked = log.check_tables();
-  if (!checked.ok() && checked.error().code() == Code::io) {
-    // A run directory that may not be written (a mounted archive) has no room for the WAL index;
-    // without a writer the file alone is whole.
+  const Code code = checked.ok() ? Code::internal : checked.error().code();
+  if (code == Code::io || code == Code::permission) {
+    // A run directory that may not be written (an archive, by its mount or its permissions) has no
+    // room for the WAL index; without a writer the file alone is whole.
     const std::string uri = sqlite_file_uri(path) + "?immutable=1";
     MUSTER_TRY(db,
                open_database(uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_URI));
