@@ -146,9 +146,8 @@ int train(const std::vector<std::string>& arguments) {
   if (!trained) return fail(trained.error());
   if (const Status written = write_tokenizer(files, output, *trained); !written)
     return fail(written.error());
-  const int64_t skipped = counts.skipped_links + counts.skipped_not_utf8 +
-                          counts.skipped_unreadable + counts.skipped_empty +
-                          counts.skipped_bad_lines;
+  int64_t skipped = 0;
+  for (const CorpusCounts::Skipped& s : counts.skipped()) skipped += s.count;
   if (json) {
     nlohmann::ordered_json out = {{"tokenizer", output},
                                   {"vocabulary_size", trained->vocabulary_size()},
@@ -197,10 +196,7 @@ int encode(const std::vector<std::string>& arguments) {
   if (!tokenizer) return fail(tokenizer.error());
   const auto text = read_input(files, input);
   if (!text) return fail(text.error());
-  if (text->size() > kMaxTextBytes)
-    return fail(Error(Code::invalid_argument,
-                      fmt::format("the text has {} bytes; split it into parts of at most {}",
-                                  text->size(), kMaxTextBytes)));
+  if (const Status fits = check_text_size(*text); !fits) return fail(fits.error());
   Encoder encoder(*tokenizer);
   std::vector<uint32_t> ids;
   encoder.encode(*text, ids, recognise ? SpecialText::recognise : SpecialText::as_text);
