@@ -361,7 +361,9 @@ TEST_F(LoaderOrder, ACursorOutsideTheDataIsCorrupt) {
     auto loader = Loader::start(corpus, encoder(kShape.sequence_length), encoding(), kShape, cursor,
                                 {0}, Bytes{1});
     EXPECT_EQ(loader.ok(), c.valid);
-    if (!loader.ok()) EXPECT_EQ(loader.error().code(), Code::corrupt);
+    if (!loader.ok()) {
+      EXPECT_EQ(loader.error().code(), Code::corrupt);
+    }
   }
   LoaderCursor beyond = zero;
   beyond.sequence = int64_t{1} << 40;
