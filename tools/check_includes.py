@@ -59,6 +59,9 @@ def main() -> int:
             if target is None:
                 print(f'{rel}:{number}: include "{m.group(1)}" must name its room from src/')
                 bad += 1
+            elif m.group(1).endswith("_rig.h") and not is_test and not rel.endswith(("_rig.cpp", "_rig.h")):
+                print(f'{rel}:{number}: "{m.group(1)}" is for tests')
+                bad += 1
             elif target not in allowed[room] and not is_test:
                 print(f"{rel}:{number}: {room} may not use {target}")
                 bad += 1

@@ -13,9 +13,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
-#include "ckpt/crash_trial.h"
+#include "ckpt/crash_trial_rig.h"
 #include "ckpt/digest.h"
-#include "ckpt/test_state.h"
+#include "ckpt/state_rig.h"
 #include "ckpt/verify.h"
 #include "sys/real_files.h"
 

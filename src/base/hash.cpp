@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/cpu_features.h"
 #include "base/xxh3_kernels.h"
 
 namespace muster {
@@ -14,15 +15,9 @@ namespace muster {
 // against 10-25 GB/s), so the inner loops are compiled here for each instruction set.
 static Xxh3Kernels choose_kernels() {
 #if defined(__x86_64__)
-  // Exactly what the build lets the compiler use in those files (cmake/MusterRoom.cmake).
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-                    __builtin_cpu_supports("popcnt");
-  if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512cd"))
-    return xxh3_kernels_avx512();
-  if (avx2) return xxh3_kernels_avx2();
+  const CpuFeatures features = cpu_features();
+  if (features.avx512) return xxh3_kernels_avx512();
+  if (features.avx2) return xxh3_kernels_avx2();
 #endif
   return xxh3_kernels_baseline();
 }

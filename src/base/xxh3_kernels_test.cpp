@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "base/cpu_features.h"
 #include "base/hash.h"
 #include "base/philox.h"
 
@@ -14,10 +15,8 @@ namespace {
 TEST(Xxh3Kernels, AllInstructionSetsAgree) {
   std::vector<Xxh3Kernels> all = {xxh3_kernels_baseline()};
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2"))
-    all.push_back(xxh3_kernels_avx2());
-  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-    all.push_back(xxh3_kernels_avx512());
+  if (cpu_features().avx2) all.push_back(xxh3_kernels_avx2());
+  if (cpu_features().avx512) all.push_back(xxh3_kernels_avx512());
 #endif
   for (const size_t length :
        {0, 1, 16, 17, 128, 129, 240, 241, 1024, 1025, 4096, 65'537, 300'001}) {

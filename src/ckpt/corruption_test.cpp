@@ -6,7 +6,7 @@
 #include "ckpt/digest.h"
 #include "ckpt/retention.h"
 #include "ckpt/scan.h"
-#include "ckpt/test_state.h"
+#include "ckpt/state_rig.h"
 #include "sys/sim_files.h"
 
 namespace muster {

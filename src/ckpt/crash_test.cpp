@@ -3,7 +3,7 @@
 // (Larger form: bench/ckpt.)
 #include <gtest/gtest.h>
 
-#include "ckpt/crash_trial.h"
+#include "ckpt/crash_trial_rig.h"
 
 namespace muster {
 namespace {

@@ -105,6 +105,12 @@ int64_t Reader::integer(const Json& object, const char* key) {
   return 0;
 }
 
+int64_t Reader::count(const Json& object, const char* key) {
+  const int64_t value = integer(object, key);
+  if (value < 0) fail(std::string("'") + key + "' is negative");
+  return value;
+}
+
 uint64_t Reader::bits(const Json& object, const char* key) {
   const std::string digits = text(object, key);
   // Padded to the 32 digits that Hash128 reads.
@@ -194,11 +200,11 @@ std::vector<StoredFile> Reader::files(const Json& object, const char* key) {
 ScalarState Reader::scalars(const Json& object, const char* key) {
   const Json& entry = member(object, key);
   ScalarState scalars;
-  scalars.step = integer(entry, "step");
-  scalars.schedule_step = integer(entry, "schedule_step");
+  scalars.step = count(entry, "step");
+  scalars.schedule_step = count(entry, "schedule_step");
   scalars.loss_scale = std::bit_cast<double>(bits(entry, "loss_scale"));
   scalars.rng_seed = bits(entry, "rng_seed");
-  scalars.rng_step = integer(entry, "rng_step");
+  scalars.rng_step = count(entry, "rng_step");
   scalars.loader_cursor = bytes(entry, "loader_cursor");
   for (const Json& other : array(entry, "others"))
     scalars.others.push_back({text(other, "name"), text(other, "type"), bits(other, "bits")});

@@ -27,6 +27,7 @@ class Reader {
   const Json& member(const Json& object, const char* key);
   std::string text(const Json& object, const char* key);
   int64_t integer(const Json& object, const char* key);
+  int64_t count(const Json& object, const char* key);  // not negative
   uint64_t bits(const Json& object, const char* key);  // 16 hexadecimal digits
   Hash128 hash(const Json& object, const char* key);
   std::string bytes(const Json& object, const char* key);  // base64

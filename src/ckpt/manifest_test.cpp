@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ckpt/base64.h"
-#include "ckpt/test_state.h"
+#include "ckpt/state_rig.h"
 
 namespace muster {
 namespace {
@@ -81,6 +81,8 @@ TEST(Manifest, NonCanonicalTextIsRefusedEvenWithTheRightDigest) {
   EXPECT_FALSE(swapped("\"role\":\"parameter\"", "\"role\":\"Parameter\"").ok());
   EXPECT_FALSE(swapped("\u00e9", "\\u00e9").ok());
   EXPECT_FALSE(swapped("muster-checkpoint-1", "muster-checkpoint-2").ok());
+  EXPECT_FALSE(swapped("\"schedule_step\":41", "\"schedule_step\":-41").ok());
+  EXPECT_FALSE(swapped("\"step\":40", "\"step\":-1").ok());
   EXPECT_TRUE(swapped("\"epoch\":0", "\"epoch\":7").ok());  // what the digest is for
 }
 

@@ -6,7 +6,7 @@
 #include "ckpt/digest.h"
 #include "ckpt/retention.h"
 #include "ckpt/scan.h"
-#include "ckpt/test_state.h"
+#include "ckpt/state_rig.h"
 #include "sys/real_files.h"
 #include "sys/sim_files.h"
 
@@ -32,6 +32,20 @@ class SaveTest : public testing::Test {
     return digest_of(reader).value();
   }
 };
+
+TEST_F(SaveTest, TheEngineIsKnownBeforeTheFirstSave) {
+  ASSERT_TRUE(files_.make_directory("run").ok());
+  for (const bool refused : {false, true}) {
+    files_.refuse_direct(refused);
+    const auto engine = ShardWriter::probe_engine(files_, "run");
+    ASSERT_TRUE(engine.ok()) << engine.error().to_string();
+    EXPECT_EQ(*engine, refused ? "sim, buffered" : "sim, direct");
+    EXPECT_TRUE(files_.list("run").value().empty());
+    save(refused ? kUuid : kUuid2, 1);
+    EXPECT_EQ(*engine, writer_->engine());
+  }
+  EXPECT_EQ(ShardWriter::probe_engine(files_, "none").error().code(), Code::not_found);
+}
 
 TEST_F(SaveTest, ASavedStateVerifiesAndIsRestoredExactly) {
   const std::string folder = save(kUuid, 1);

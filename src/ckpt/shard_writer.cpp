@@ -83,6 +83,20 @@ Result<ShardReport> ShardWriter::wait() {
   return *poll();
 }
 
+static std::string engine_text(const IoQueue& queue, FileHandle file) {
+  return std::string(queue.engine()) + (file.direct ? ", direct" : ", buffered");
+}
+
+Result<std::string> ShardWriter::probe_engine(Files& files, const std::string& folder) {
+  const std::string path = join_path(folder, ".engine-probe");
+  MUSTER_TRY(const auto queue, files.make_queue(1));
+  MUSTER_TRY(const FileHandle file, files.open(path, {OpenMode::write_truncate, true}));
+  const Status closed = files.close(file);
+  MUSTER_TRY(files.remove(path));
+  MUSTER_TRY(closed);
+  return engine_text(*queue, file);
+}
+
 std::string ShardWriter::engine() const {
   const std::lock_guard lock(mutex_);
   return engine_;
@@ -221,7 +235,7 @@ Result<ShardReport> ShardWriter::write_file(const ShardPlan& plan, FileHandle fi
   MUSTER_TRY(const auto queue, files_.make_queue(slots_.size()));
   {
     const std::lock_guard lock(mutex_);
-    engine_ = std::string(queue->engine()) + (file.direct ? ", direct" : ", buffered");
+    engine_ = engine_text(*queue, file);
   }
   // The full length first: writes inside a file's length need no lock of the file against each
   // other.

@@ -64,6 +64,9 @@ class ShardWriter {
   Result<ShardReport> wait();
   // Of the last save that got as far as writing: "io_uring, direct".
   std::string engine() const;
+  // What engine() will say of saves into `folder`, found out with an empty file there, which is
+  // removed again. Errors: those of making it.
+  static Result<std::string> probe_engine(Files& files, const std::string& folder);
 
  private:
   enum class Phase { idle, copying, writing, done };

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/cpu_features.h"
 
 namespace muster {
 namespace {
@@ -35,7 +36,7 @@ void combine(ReduceOp op, const T* a, const T* b, T* const* outs, size_t n_outs,
              bool streaming) {
   if (op == ReduceOp::max) return maximum(a, b, outs, n_outs, count);
   if constexpr (std::is_same_v<T, float>) {
-    static const bool avx2 = __builtin_cpu_supports("avx2");
+    static const bool avx2 = cpu_features().avx2;
     return avx2 ? detail::add_f32_avx2(a, b, outs, n_outs, count, streaming)
                 : detail::add_f32(a, b, outs, n_outs, count, streaming);
   } else {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/cpu_features.h"
 #include "base/philox.h"
 
 namespace muster {
@@ -57,7 +58,7 @@ TEST(Combine, EveryLengthAndEveryPlanEqualsOneAdditionAtATime) {
 }
 
 TEST(Combine, ThePlainLoopAndAvx2GiveTheSameBits) {
-  if (!__builtin_cpu_supports("avx2")) GTEST_SKIP() << "this CPU has no AVX2";
+  if (!cpu_features().avx2) GTEST_SKIP() << "this CPU has no AVX2";
   std::vector<float> a = numbers(1, 1000), b = numbers(19, 1000);
   a[3] = NAN;
   a[5] = -0.0f;

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <thread>
@@ -12,8 +13,10 @@
 
 #include "comm/open_group.h"
 #include "comm/shm_group.h"
+#include "comm/tcp_group.h"
 #include "net/reactor.h"
 #include "net/real_transport.h"
+#include "runtime/rendezvous/tcp_store_client.h"
 #include "runtime/rendezvous/tcp_store_server.h"
 
 namespace muster {
@@ -96,6 +99,94 @@ TEST(OpenGroup, UnderAStoreRanksOfOneHostShareMemory) {
 
 TEST(OpenGroup, OrUseTcpWhenTold) {
   expect_group_through_store("tcp", "tcp");
+}
+
+size_t open_descriptors() {
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+    ++count;
+  return count;
+}
+
+// The other rank says where it is, and then nothing.
+TEST(OpenGroup, AMeetingThatFailsLeavesNoSocketOpen) {
+  OwnedFd listener = listen_socket(Endpoint::tcp("127.0.0.1", 0), 64).value();
+  const uint16_t port = local_endpoint(listener.get()).value().port;
+  const pid_t launcher = spawn([&]() -> std::string {
+    RealClock clock;
+    auto reactor = std::move(Reactor::make(clock)).value();
+    auto server = std::move(TcpStoreServer::serve(*reactor, std::move(listener), nullptr)).value();
+    while (reactor->run_once(1s)) {
+    }
+    return "the reactor stopped";
+  });
+  listener.reset();
+  const Environment environment = {{"MASTER_ADDR", "localhost"},
+                                   {"MASTER_PORT", std::to_string(port)}};
+  RealClock clock;
+  RealTransport transport(clock);
+  RealRandom random;
+  auto store =
+      std::move(TcpStoreClient::connect(transport, Endpoint::tcp("localhost", port), 60s)).value();
+  ASSERT_TRUE(store->set("muster/comm/0/host/1", "another host"));
+  GroupOptions options = test_options();
+  options.timeout = 200ms;
+  const size_t before = open_descriptors();
+  const auto group = open_group(with_rank(environment, 0, 2), transport, random, options);
+  ASSERT_FALSE(group);
+  EXPECT_NE(group.error().to_string().find("address/1"), std::string::npos)
+      << group.error().to_string();
+  EXPECT_EQ(open_descriptors(), before);
+  ::kill(launcher, SIGKILL);
+  EXPECT_EQ(::waitpid(launcher, nullptr, 0), launcher);
+}
+
+// Forwards to the kernel's sockets; the `nth` wait fails.
+class FailsToWait final : public Transport {
+ public:
+  FailsToWait(const Clock& clock, int nth) : real_(clock), left_(nth) {}
+  Result<SocketId> listen(const Endpoint& at) override { return real_.listen(at); }
+  Result<Endpoint> local(SocketId s) override { return real_.local(s); }
+  Result<std::optional<SocketId>> accept(SocketId s) override { return real_.accept(s); }
+  Result<SocketId> connect(const Endpoint& to) override { return real_.connect(to); }
+  Status connected(SocketId s) override { return real_.connected(s); }
+  Result<std::optional<size_t>> read(SocketId s, std::span<std::byte> out) override {
+    return real_.read(s, out);
+  }
+  Result<std::optional<size_t>> write(SocketId s, std::span<const std::byte> data) override {
+    return real_.write(s, data);
+  }
+  void shutdown(SocketId s) override { real_.shutdown(s); }
+  void close(SocketId s) override { real_.close(s); }
+  Result<int> wait(std::span<Poll> sockets, Nanos deadline) override {
+    if (--left_ == 0) return Error(Code::io, "poll: no memory");
+    return real_.wait(sockets, deadline);
+  }
+  const Clock& clock() const override { return real_.clock(); }
+
+ private:
+  RealTransport real_;
+  int left_;
+};
+
+TEST(TcpGroup, AWaitThatFailsLeavesNoSocketOpen) {
+  RealClock clock;
+  // Rank 0's address: connections to it stand, but nobody answers.
+  OwnedFd other = listen_socket(Endpoint::tcp("127.0.0.1", 0), 64).value();
+  const Endpoint other_at = Endpoint::tcp("127.0.0.1", local_endpoint(other.get()).value().port);
+  GroupOptions options = test_options();
+  options.timeout = 100ms;
+  const size_t before = open_descriptors();
+  for (int nth = 1; nth <= 4; ++nth) {
+    FailsToWait transport(clock, nth);
+    const SocketId listener = transport.listen(Endpoint::tcp("127.0.0.1", 0)).value();
+    const Endpoint mine = Endpoint::tcp("127.0.0.1", transport.local(listener).value().port);
+    // Of three ranks, this one calls rank 0 and waits for rank 2.
+    const auto group =
+        join_tcp_group(transport, listener, {other_at, mine, other_at}, Rank{1}, 7, options);
+    ASSERT_FALSE(group) << nth;
+    EXPECT_EQ(open_descriptors(), before) << nth;
+  }
 }
 
 TEST(OpenGroup, WithoutALauncherItIsAGroupOfOne) {

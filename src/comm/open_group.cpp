@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "comm/owned_socket.h"
 #include "comm/shm_group.h"
 #include "comm/shm_segment.h"
 #include "comm/tcp_group.h"
@@ -132,9 +133,10 @@ Result<std::shared_ptr<ShmSegment>> share_segment(Meeting& meeting, Place place,
 Result<std::unique_ptr<Communicator>> meet_over_tcp(Meeting& meeting, Transport& transport,
                                                     Random& random, Place place, bool one_host,
                                                     const GroupOptions& options) {
-  MUSTER_TRY(const SocketId listener,
+  MUSTER_TRY(const SocketId bound,
              transport.listen(Endpoint::tcp(one_host ? "127.0.0.1" : "0.0.0.0", 0)));
-  MUSTER_TRY(Endpoint mine, transport.local(listener));
+  OwnedSocket listener(transport, bound);
+  MUSTER_TRY(Endpoint mine, transport.local(bound));
   std::array<char, 256> name{};
   if (one_host)
     mine.host = "127.0.0.1";
@@ -151,7 +153,7 @@ Result<std::unique_ptr<Communicator>> meet_over_tcp(Meeting& meeting, Transport&
   }
   uint64_t token = 0;
   std::from_chars(token_text.data(), token_text.data() + token_text.size(), token);
-  return join_tcp_group(transport, listener, addresses, place.rank, token, options);
+  return join_tcp_group(transport, listener.release(), addresses, place.rank, token, options);
 }
 
 Result<std::unique_ptr<Communicator>> meet(const Environment& environment, Transport& transport,

@@ -12,7 +12,8 @@
 
 namespace muster {
 
-// `listener`, `addresses` and `token` as for TcpMesh::connect. `transport` must outlive the group.
+// `listener` (taken over), `addresses` and `token` as for TcpMesh::connect. `transport` must
+// outlive the group.
 Result<std::unique_ptr<Communicator>> join_tcp_group(Transport& transport, SocketId listener,
                                                      const std::vector<Endpoint>& addresses,
                                                      Rank rank, uint64_t token,

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "comm/owned_socket.h"
 
 namespace muster {
 namespace {
@@ -74,12 +75,12 @@ Result<SocketId> open_connection(Transport& transport, const Endpoint& to, Nanos
   for (;;) {
     Result<SocketId> socket = transport.connect(to);
     if (socket) {
+      OwnedSocket owned(transport, *socket);
       Transport::Poll poll{*socket, false, true};
       MUSTER_TRY(const int ready, transport.wait({&poll, 1}, deadline));
       Status up = ready == 0 ? Status(Error(Code::timeout, "no answer to the connection"))
                              : transport.connected(*socket);
-      if (up) return socket;
-      transport.close(*socket);
+      if (up) return owned.release();
       socket = std::move(up).error();
     }
     const Nanos next = transport.clock().now() + kRetryDelay;
@@ -127,11 +128,7 @@ Result<std::unique_ptr<TcpMesh>> TcpMesh::connect(Transport& transport, SocketId
                                                   uint64_t token, Nanos deadline) {
   const int world = static_cast<int>(addresses.size());
   std::unique_ptr<TcpMesh> mesh(new TcpMesh(transport, rank, world));
-  const struct ClosesListener {
-    Transport& transport;
-    SocketId socket;
-    ~ClosesListener() { transport.close(socket); }
-  } closes{transport, listener};
+  const OwnedSocket owned_listener(transport, listener);
   MUSTER_TRY(mesh->make_wake_socket(deadline));
   // Each rank calls those before it and is called by those after it.
   for (int r = 0; r < rank.value; ++r) {
@@ -178,14 +175,14 @@ TcpMesh::~TcpMesh() {
 }
 
 Status TcpMesh::make_wake_socket(Nanos deadline) {
-  MUSTER_TRY(const SocketId listener, transport_.listen(Endpoint::tcp("127.0.0.1", 0)));
-  MUSTER_TRY(Endpoint at, transport_.local(listener));
+  MUSTER_TRY(const SocketId bound, transport_.listen(Endpoint::tcp("127.0.0.1", 0)));
+  const OwnedSocket listener(transport_, bound);
+  MUSTER_TRY(Endpoint at, transport_.local(bound));
   at.host = "127.0.0.1";
   Result<SocketId> in = open_connection(transport_, at, deadline);
   if (in) wake_in_ = *in;
-  Result<SocketId> out = accept_connection(transport_, listener, deadline);
+  Result<SocketId> out = accept_connection(transport_, bound, deadline);
   if (out) wake_out_ = *out;
-  transport_.close(listener);
   if (!in) return std::move(in).error();
   if (!out) return std::move(out).error();
   return {};

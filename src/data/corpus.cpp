@@ -9,6 +9,7 @@
 #include "base/philox.h"
 #include "data/code_points.h"
 #include "data/spool.h"
+#include "text/tokenizer.h"
 #include "text/utf8.h"
 
 namespace muster {
@@ -41,6 +42,8 @@ bool is_run_directory(const std::vector<DirectoryEntry>& entries) {
 }
 
 bool wanted_file(std::string_view name, const CorpusSpec& spec) {
+  if (spec.kind == CorpusSpec::Kind::jsonl)
+    return name.ends_with(".jsonl") || name.ends_with(".jsonl.zst");
   if (spec.kind == CorpusSpec::Kind::stdlib) return name.ends_with(".py");
   if (spec.endings.empty()) return true;
   return std::any_of(spec.endings.begin(), spec.endings.end(),
@@ -129,23 +132,29 @@ Result<std::string> Corpus::read_raw(const std::string& path, int64_t offset,
 }
 
 Status Corpus::add_file(const std::string& path, const std::string& name) {
-  auto text = read_file(*files_, path);
-  if (!text.ok()) {
-    ++counts_.skipped_unreadable;
+  MUSTER_TRY(const FileStat about, files_->stat(path));
+  if (about.size > static_cast<int64_t>(kMaxTextBytes)) {  // nor is there memory for many such
+    ++counts_.files;
+    ++counts_.skipped_too_large;
     return {};
   }
+  MUSTER_TRY(const std::string text, read_file(*files_, path));
   ++counts_.files;
-  if (text->empty()) {
+  if (text.empty()) {
     ++counts_.skipped_empty;
     return {};
   }
-  if (!is_utf8(*text)) {
+  if (text.size() > kMaxTextBytes) {  // it grew since
+    ++counts_.skipped_too_large;
+    return {};
+  }
+  if (!is_utf8(text)) {
     ++counts_.skipped_not_utf8;
     return {};
   }
   names_.push_back(path);
-  add_document({0, static_cast<uint32_t>(names_.size() - 1), 0, static_cast<int64_t>(text->size()),
-                xxh3_64(*text)},
+  add_document({0, static_cast<uint32_t>(names_.size() - 1), 0, static_cast<int64_t>(text.size()),
+                xxh3_64(text)},
                name);
   return {};
 }
@@ -179,6 +188,10 @@ Status Corpus::add_jsonl(const std::string& path, const std::string& name, const
       ++counts_.skipped_empty;
       continue;
     }
+    if (document->size() > kMaxTextBytes) {
+      ++counts_.skipped_too_large;
+      continue;
+    }
     add_document({0, file, offset, static_cast<int64_t>(line.size()), xxh3_64(line)},
                  fmt::format("{}:{}", name, number));
   }
@@ -198,23 +211,70 @@ Status Corpus::add_folder(const std::string& path, const std::string& name,
     return {};
   }
   for (const DirectoryEntry& entry : *entries) {
-    const std::string child = join_path(path, entry.name);
-    const std::string child_name = name.empty() ? entry.name : name + "/" + entry.name;
-    if (entry.kind == FileKind::symlink) {
-      ++counts_.skipped_links;
-    } else if (entry.kind == FileKind::directory) {
-      if (!skipped_folder(entry.name, spec.kind)) MUSTER_TRY(add_folder(child, child_name, spec));
-    } else if (entry.kind == FileKind::regular) {
-      if (spec.kind == CorpusSpec::Kind::jsonl) {
-        if (entry.name.ends_with(".jsonl") || entry.name.ends_with(".jsonl.zst")) {
-          MUSTER_TRY(add_jsonl(child, child_name, spec));
-        }
-      } else if (wanted_file(entry.name, spec)) {
-        MUSTER_TRY(add_file(child, child_name));
-      }
-    }
+    MUSTER_TRY(add_entry(join_path(path, entry.name),
+                         name.empty() ? entry.name : name + "/" + entry.name, entry, spec));
   }
   return {};
+}
+
+Status Corpus::add_entry(const std::string& path, const std::string& name,
+                         const DirectoryEntry& entry, const CorpusSpec& spec) {
+  const auto skip = [](int64_t& count) -> Status {
+    ++count;
+    return {};
+  };
+  switch (entry.kind) {
+    case FileKind::symlink:
+      return skip(counts_.skipped_links);
+    case FileKind::other:
+      return skip(counts_.skipped_special);
+    case FileKind::directory:
+      if (skipped_folder(entry.name, spec.kind)) return skip(counts_.skipped_folders);
+      return add_folder(path, name, spec);
+    case FileKind::regular:
+      break;
+  }
+  if (!wanted_file(entry.name, spec)) return skip(counts_.skipped_names);
+  if (spec.kind == CorpusSpec::Kind::jsonl) return add_jsonl_of_folder(path, name, spec);
+  if (!add_file(path, name).ok()) return skip(counts_.skipped_unreadable);
+  return {};
+}
+
+// What is wrong with the file itself costs the file; a cache folder that cannot be written would
+// fail for the next one too.
+Status Corpus::add_jsonl_of_folder(const std::string& path, const std::string& name,
+                                   const CorpusSpec& spec) {
+  const auto file = files_->open(path, {OpenMode::read, false});
+  if (!file.ok()) {
+    ++counts_.skipped_unreadable;
+    return {};
+  }
+  MUSTER_TRY(files_->close(*file));
+  const bool packed = path.ends_with(".zst");
+  Status added = add_jsonl(path, name, spec);
+  if (added.ok() || (packed && added.error().code() != Code::corrupt)) return added;
+  ++counts_.skipped_unreadable;
+  return {};
+}
+
+std::vector<CorpusCounts::Skipped> CorpusCounts::skipped() const {
+  return {{"links", "symbolic links", skipped_links},
+          {"not_utf8", "not UTF-8", skipped_not_utf8},
+          {"unreadable", "unreadable", skipped_unreadable},
+          {"empty", "empty", skipped_empty},
+          {"bad_lines", "bad lines", skipped_bad_lines},
+          {"run_directories", "run directories", skipped_runs},
+          {"too_large", "too large", skipped_too_large},
+          {"special_files", "special files", skipped_special},
+          {"folders", "folders by name", skipped_folders},
+          {"other_names", "files by ending", skipped_names}};
+}
+
+std::string CorpusCounts::skipped_text() const {
+  std::vector<std::string> parts;
+  for (const Skipped& s : skipped())
+    if (s.count > 0) parts.push_back(fmt::format("{} {}", s.count, s.words));
+  return parts.empty() ? "nothing" : fmt::format("{}", fmt::join(parts, ", "));
 }
 
 Result<Corpus> Corpus::open(Files& files, Random& random, const CorpusSpec& spec) {
@@ -234,12 +294,17 @@ Result<Corpus> Corpus::open(Files& files, Random& random, const CorpusSpec& spec
     const std::string name = path.substr(path.rfind('/') + 1);
     if (stat.kind == FileKind::directory) {
       MUSTER_TRY(corpus.add_folder(path, "", spec).context("corpus"));
+    } else if (stat.kind == FileKind::other) {
+      return Error(Code::invalid_argument,
+                   fmt::format("corpus: {} is a FIFO, socket or device; files and folders can be "
+                               "read: copy its content to a file",
+                               path));
     } else if (corpus.jsonl_) {
       MUSTER_TRY(corpus.add_jsonl(path, name, spec).context("corpus"));
     } else if (stat.kind == FileKind::symlink) {
       ++corpus.counts_.skipped_links;
     } else {
-      MUSTER_TRY(corpus.add_file(path, name));
+      MUSTER_TRY(corpus.add_file(path, name).context("corpus"));
     }
   }
   // The split decides what is trained on, so another split is another corpus.
@@ -249,14 +314,11 @@ Result<Corpus> Corpus::open(Files& files, Random& random, const CorpusSpec& spec
   MUSTER_TRY(corpus.split(spec.hold_out));
   const CorpusCounts& c = corpus.counts_;
   if (corpus.train_.empty()) {
-    return Error(Code::invalid_argument,
-                 fmt::format("the corpus at {} has no document to train on: {} files read; skipped "
-                             "{} symbolic links, {} not "
-                             "UTF-8, {} unreadable, {} empty, {} bad lines, {} run directories; {} "
-                             "held out",
-                             fmt::join(spec.paths, ", "), c.files, c.skipped_links,
-                             c.skipped_not_utf8, c.skipped_unreadable, c.skipped_empty,
-                             c.skipped_bad_lines, c.skipped_runs, c.held_out_documents));
+    return Error(
+        Code::invalid_argument,
+        fmt::format("the corpus at {} has no document to train on: {} files read; skipped "
+                    "{}; {} held out",
+                    fmt::join(spec.paths, ", "), c.files, c.skipped_text(), c.held_out_documents));
   }
   corpus.random_ = nullptr;
   return corpus;

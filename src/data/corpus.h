@@ -4,10 +4,11 @@
 //
 // Sources: the Python standard library (its .py files without tests, idlelib and site-packages),
 // folders or lists of plain files (one document a file), JSONL and JSONL.zst (one document a line,
-// in one field). Symbolic links, files that are not UTF-8 and run directories of muster itself,
-// whose logs and reports grow, are skipped and counted. JSONL.zst is spooled once to an
-// uncompressed file in a cache folder (temp file, then rename), since zstd frames cannot be read at
-// random.
+// in one field). Inside a folder, symbolic links, special files, files that are not UTF-8 or not
+// readable (a damaged JSONL.zst), what its name excludes, and run directories of muster itself,
+// whose logs and reports grow, are skipped and counted; a path that is given itself and cannot be
+// read is an error. JSONL.zst is spooled once to an uncompressed file in a cache folder (temp file,
+// then rename), since zstd frames cannot be read at random.
 //
 // The fingerprint covers names and contents, in order, and how they are split; equal fingerprints
 // mean equal training documents.
@@ -45,12 +46,26 @@ struct CorpusCounts {
   int64_t files = 0, documents = 0, held_out_documents = 0, bytes = 0, held_out_bytes = 0;
   int64_t skipped_links = 0, skipped_not_utf8 = 0, skipped_unreadable = 0, skipped_empty = 0,
           skipped_bad_lines = 0, skipped_runs = 0;  // runs: directories
+  int64_t skipped_too_large = 0;  // documents beyond kMaxTextBytes (text/tokenizer.h)
+  int64_t skipped_special = 0;    // FIFOs, sockets, devices
+  int64_t skipped_folders = 0;    // .git, __pycache__; stdlib: tests, idlelib, site-packages too
+  int64_t skipped_names = 0;      // files with another ending than those wanted
+
+  struct Skipped {
+    const char* key;    // "not_utf8"
+    const char* words;  // "not UTF-8"
+    int64_t count;
+  };
+  std::vector<Skipped> skipped() const;  // of every reason, those that did not occur too
+  std::string skipped_text() const;      // "1 symbolic links, 2 empty": those that occurred
 };
 
 class Corpus {
  public:
-  // Reads every byte once (to check and to fingerprint). Errors: not_found for a missing path;
-  // invalid_argument when no document is left, saying what was skipped and why.
+  // Reads every byte once (to check and to fingerprint). Errors: not_found for a missing path,
+  // invalid_argument for one that is no file or folder, those of reading one; invalid_argument when
+  // no document is left, saying what was skipped and why. Of a JSONL.zst: those of spool_zstd that
+  // are not the file's fault.
   // `random` names what is spooled while it is not complete.
   static Result<Corpus> open(Files& files, Random& random, const CorpusSpec& spec);
 
@@ -80,6 +95,10 @@ class Corpus {
   }
   const Document& at(Part part, int64_t index) const;
   Status add_file(const std::string& path, const std::string& name);
+  Status add_entry(const std::string& path, const std::string& name, const DirectoryEntry& entry,
+                   const CorpusSpec& spec);
+  Status add_jsonl_of_folder(const std::string& path, const std::string& name,
+                             const CorpusSpec& spec);
   Status add_folder(const std::string& path, const std::string& name, const CorpusSpec& spec);
   Status add_jsonl(const std::string& path, const std::string& name, const CorpusSpec& spec);
   void add_document(Document document, std::string_view name);

@@ -17,6 +17,9 @@
 
 namespace muster {
 
+// Keeps sums of cursors and step sizes away from the end of 64 bits; no run comes near.
+constexpr uint64_t kMostSequences = uint64_t{1} << 62;
+
 std::string LoaderCursor::to_text() const {
   nlohmann::json json;  // keys come out sorted
   json["version"] = 1;
@@ -53,6 +56,8 @@ Result<LoaderCursor> LoaderCursor::from_text(std::string_view text) {
   const auto corpus = hash("corpus"), encoding = hash("encoding");
   if (!seed || !epoch || !group || !sequence || !taken)
     return bad("a number is missing or negative");
+  for (const uint64_t value : {*group, *sequence, *taken})
+    if (value > kMostSequences) return bad(fmt::format("the number {} is too large", value));
   if (!corpus || !encoding) return bad("a fingerprint is missing");
   return LoaderCursor{*seed,
                       *epoch,
@@ -70,6 +75,10 @@ Hash128 encoding_fingerprint(Hash128 tokenizer, double fim_rate, const LoaderSha
   hash.update_u64(static_cast<uint64_t>(shape.sequence_length));
   hash.update_u64(static_cast<uint64_t>(shape.group_documents));
   return hash.digest();
+}
+
+static int64_t group_count(const Corpus& corpus, const LoaderShape& shape) {
+  return (corpus.size(Corpus::Part::train) + shape.group_documents - 1) / shape.group_documents;
 }
 
 struct Loader::Worker {
@@ -92,9 +101,7 @@ struct Loader::Worker {
   PackedGroup group;
   std::optional<Permutation> sequence_order;
 
-  int64_t groups() const {
-    return (corpus.size(Corpus::Part::train) + shape.group_documents - 1) / shape.group_documents;
-  }
+  int64_t groups() const { return group_count(corpus, shape); }
 
   Status load_group() {
     if (loaded == std::pair{cursor.epoch, cursor.group}) return {};
@@ -123,7 +130,14 @@ struct Loader::Worker {
   Status settle() {
     for (;;) {
       MUSTER_TRY(load_group());
-      if (cursor.sequence < group.sequences(shape.sequence_length)) return {};
+      const int64_t sequences = group.sequences(shape.sequence_length);
+      if (cursor.sequence < sequences) return {};
+      if (cursor.sequence > sequences) {
+        return Error(Code::corrupt,
+                     fmt::format("the loader cursor is at sequence {} of group {}, which has {}; "
+                                 "resume from another checkpoint",
+                                 cursor.sequence, cursor.group, sequences));
+      }
       cursor.sequence = 0;
       if (++cursor.group == groups()) {
         cursor.group = 0;
@@ -240,6 +254,16 @@ Result<std::unique_ptr<Loader>> Loader::start(const Corpus& corpus, DocumentEnco
                shape.group_documents >= 1);
   MUSTER_CHECK(std::is_sorted(wanted.begin(), wanted.end()));
   MUSTER_TRY(check_cursor(cursor, corpus, encoding));
+  // The same corpus in the same groups, so a place outside them was never written by a run. How
+  // many sequences the group has shows when it is packed (Worker::settle).
+  if (const int64_t groups = group_count(corpus, shape);
+      cursor.group < 0 || cursor.group >= groups || cursor.sequence < 0 ||
+      cursor.sequences_taken < 0) {
+    return Error(Code::corrupt,
+                 fmt::format("the loader cursor is at group {}, sequence {}, with {} taken; the "
+                             "corpus has {} groups: resume from another checkpoint",
+                             cursor.group, cursor.sequence, cursor.sequences_taken, groups));
+  }
   auto worker = std::make_unique<Worker>(corpus, std::move(encoder), shape, cursor,
                                          std::move(wanted), prefetch_budget);
   return std::unique_ptr<Loader>(new Loader(std::move(worker)));

@@ -61,7 +61,8 @@ class Loader {
  public:
   // `corpus` must outlive the loader; `encoder` is used by the background thread alone. The
   // micro-batches `wanted` (rising global indices) of every step are materialised. `cursor` comes
-  // from start_cursor() or a checkpoint. Errors: those of check_cursor.
+  // from start_cursor() or a checkpoint. Errors: those of check_cursor; corrupt when the place is
+  // outside of the data (a sequence behind its group's end: at next()).
   static Result<std::unique_ptr<Loader>> start(const Corpus& corpus, DocumentEncoder encoder,
                                                Hash128 encoding, LoaderShape shape,
                                                LoaderCursor cursor, std::vector<int64_t> wanted,

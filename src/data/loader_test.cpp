@@ -1,6 +1,7 @@
 #include "data/loader.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zstd.h>
 
@@ -8,10 +9,12 @@
 #include <barrier>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
 #include "sys/real_files.h"
+#include "text/tokenizer.h"
 
 namespace muster {
 namespace {
@@ -78,6 +81,65 @@ TEST(Corpus, SkipsWhatIsNotTextAndSaysSo) {
   EXPECT_EQ(corpus.counts().skipped_links, 1);
   EXPECT_EQ(corpus.counts().skipped_not_utf8, 1);
   EXPECT_EQ(corpus.counts().skipped_empty, 1);
+  EXPECT_EQ(corpus.counts().skipped_folders, 3);
+  EXPECT_EQ(corpus.counts().skipped_names, 1);
+  EXPECT_EQ(corpus.counts().skipped_text(),
+            "1 symbolic links, 1 not UTF-8, 1 empty, 3 folders by name, 1 files by ending");
+}
+
+// Every entry of a folder is either read or counted.
+TEST(Corpus, CountsWhatIsNoFileAndWhatIsHidden) {
+  const Folder folder;
+  folder.write("a.txt", "text");
+  folder.write(".git/config", "x");
+  folder.write("deep/__pycache__/a.pyc", "x");
+  ASSERT_EQ(mkfifo((folder.path() + "/fifo").c_str(), 0600), 0);
+  RealFiles files("");
+  const Corpus corpus = open_corpus(files, folder_spec(folder)).value();
+  EXPECT_EQ(corpus.size(Corpus::Part::train), 1);
+  EXPECT_EQ(corpus.counts().skipped_folders, 2);
+  EXPECT_EQ(corpus.counts().skipped_special, 1);
+}
+
+TEST(Corpus, SkipsADocumentThatIsTooLargeToEncode) {
+  const Folder folder;
+  folder.write("a.txt", "text");
+  folder.write("huge.txt", "");
+  fs::resize_file(folder.path() + "/huge.txt", kMaxTextBytes + 1);  // a hole, no room on the disk
+  RealFiles files("");
+  const Corpus corpus = open_corpus(files, folder_spec(folder)).value();
+  EXPECT_EQ(corpus.size(Corpus::Part::train), 1);
+  EXPECT_EQ(corpus.counts().skipped_too_large, 1);
+}
+
+TEST(Corpus, APathThatIsGivenAndCannotBeReadIsAnError) {
+  const Folder folder;
+  const std::string fifo = folder.path() + "/fifo.jsonl";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  fs::create_symlink(fifo, folder.path() + "/link.jsonl");
+  folder.write("good.txt", "text");
+  RealFiles files("");
+  const struct {
+    const char* name;
+    std::string path;
+    CorpusSpec::Kind kind;
+    const char* want;
+  } cases[] = {
+      {"a FIFO", fifo, CorpusSpec::Kind::files, "is a FIFO, socket or device"},
+      {"a FIFO of lines", fifo, CorpusSpec::Kind::jsonl, "is a FIFO, socket or device"},
+      {"a link to a FIFO", folder.path() + "/link.jsonl", CorpusSpec::Kind::jsonl, "fifo.jsonl"},
+      {"a file whose bytes cannot be read", "/proc/self/mem", CorpusSpec::Kind::files, "read"},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.name);
+    CorpusSpec spec = folder_spec(folder);
+    spec.kind = c.kind;
+    spec.paths = {folder.path() + "/good.txt", c.path};
+    const auto corpus = open_corpus(files, spec);
+    ASSERT_FALSE(corpus.ok());
+    EXPECT_NE(corpus.error().to_string().find(c.want), std::string::npos)
+        << corpus.error().to_string();
+  }
 }
 
 TEST(Corpus, RunDirectoriesInsideItAreSkippedAndCounted) {
@@ -203,14 +265,32 @@ TEST(Corpus, ReadsJsonlPlainAndCompressedAlike) {
   }
 }
 
+TEST(Corpus, ADamagedArchiveOfAFolderIsSkippedAndCounted) {
+  const Folder folder, cache;
+  folder.write("a.jsonl", "{\"text\": \"good\"}\n");
+  folder.write("b.jsonl.zst", "not zstd at all");
+  folder.write("c.txt", "of another kind");
+  RealFiles files("");
+  CorpusSpec spec = folder_spec(folder);
+  spec.kind = CorpusSpec::Kind::jsonl;
+  spec.cache_folder = cache.path();
+  const Corpus corpus = open_corpus(files, spec).value();
+  EXPECT_EQ(corpus.size(Corpus::Part::train), 1);
+  EXPECT_EQ(corpus.counts().skipped_unreadable, 1);
+  EXPECT_EQ(corpus.counts().skipped_names, 1);
+  // What would fail for every file is not the file's fault.
+  spec.cache_folder = "";
+  EXPECT_EQ(open_corpus(files, spec).error().code(), Code::invalid_argument);
+}
+
 TEST(Corpus, ADamagedArchiveIsRefusedAndLeavesNothingInTheCache) {
   const std::string good = zstd(std::string(100000, 'x') + "\n");
   RealFiles files("");
   for (const std::string& bytes :
        {good.substr(0, good.size() - 3), std::string("not zstd at all")}) {
     const Folder folder, cache;
-    folder.write("d.jsonl.zst", bytes);
     CorpusSpec spec = folder_spec(folder);
+    spec.paths = {folder.write("d.jsonl.zst", bytes)};
     spec.kind = CorpusSpec::Kind::jsonl;
     spec.cache_folder = cache.path();
     EXPECT_EQ(open_corpus(files, spec).error().code(), Code::corrupt);
@@ -313,6 +393,51 @@ TEST_F(LoaderOrder, ResumesAtTheCursorAfterAnyStep) {
     const StepBatch step = resumed->next().value();
     EXPECT_EQ(step.micro_batches[3].rows.tokens, steps[i + 1].micro_batches[3].rows.tokens);
     EXPECT_EQ(step.next, steps[i + 1].next);
+  }
+}
+
+// 23 documents in groups of 5: groups 0 to 4.
+TEST_F(LoaderOrder, ACursorOutsideTheDataIsCorrupt) {
+  const Corpus corpus = open();
+  const LoaderCursor zero = Loader::start_cursor(corpus, encoding(), 7);
+  const struct {
+    const char* name;
+    int64_t group, sequence, taken;
+    bool valid;
+  } cases[] = {
+      {"the last group", 4, 0, 0, true},
+      {"one behind the last group", 5, 0, 0, false},
+      {"a group whose place overflows", INT64_MAX / 4, 0, 0, false},
+      {"a negative group", -1, 0, 0, false},
+      {"a negative sequence", 0, -1, 0, false},
+      {"sequences taken below zero", 0, 0, -1, false},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.name);
+    LoaderCursor cursor = zero;
+    cursor.group = c.group;
+    cursor.sequence = c.sequence;
+    cursor.sequences_taken = c.taken;
+    auto loader = Loader::start(corpus, encoder(kShape.sequence_length), encoding(), kShape, cursor,
+                                {0}, Bytes{1});
+    EXPECT_EQ(loader.ok(), c.valid);
+    if (!loader.ok()) {
+      EXPECT_EQ(loader.error().code(), Code::corrupt);
+    }
+  }
+  LoaderCursor beyond = zero;
+  beyond.sequence = int64_t{1} << 40;
+  EXPECT_EQ(start(corpus, beyond, {0})->next().error().code(), Code::corrupt);
+
+  const auto text = [&](const char* key, uint64_t value) {
+    auto json = nlohmann::json::parse(zero.to_text());
+    json[key] = value;
+    return LoaderCursor::from_text(json.dump());
+  };
+  for (const char* key : {"group", "sequence", "sequences_taken"}) {
+    EXPECT_EQ(text(key, (uint64_t{1} << 62) + 1).error().code(), Code::corrupt) << key;
+    EXPECT_EQ(text(key, UINT64_MAX).error().code(), Code::corrupt) << key;
+    EXPECT_TRUE(text(key, 12).ok()) << key;
   }
 }
 

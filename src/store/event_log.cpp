@@ -25,6 +25,20 @@ Result<sqlite3*> open_database(const std::string& path, int flags) {
   return db;
 }
 
+// https://www.sqlite.org/uri.html: '?' and '#' end a path and %XX is a byte; a path without a '/'
+// in front is relative, and two would name a host.
+std::string sqlite_file_uri(std::string_view path) {
+  std::string uri = "file:";
+  if (path.starts_with("//")) uri += "//";  // an empty host before it
+  for (const char c : path) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '/' || c == '.' || c == '-' || c == '_';
+    uri += plain ? std::string(1, c) : fmt::format("%{:02X}", byte);
+  }
+  return uri;
+}
+
 Result<int64_t> one_integer(sqlite3* db, const char* sql) {
   MUSTER_TRY(Statement statement, Statement::prepare(db, sql));
   MUSTER_TRY(const bool row, statement.step());
@@ -62,10 +76,11 @@ Result<EventLog> EventLog::open_read_only(const std::string& path) {
   MUSTER_TRY(sqlite3 * db, open_database(path, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX));
   EventLog log(db, path, nullptr);
   const Status checked = log.check_tables();
-  if (!checked.ok() && checked.error().code() == Code::io) {
-    // A run directory that may not be written (a mounted archive) has no room for the WAL index;
-    // without a writer the file alone is whole.
-    const std::string uri = fmt::format("file:{}?immutable=1", path);
+  const Code code = checked.ok() ? Code::internal : checked.error().code();
+  if (code == Code::io || code == Code::permission) {
+    // A run directory that may not be written (an archive, by its mount or its permissions) has no
+    // room for the WAL index; without a writer the file alone is whole.
+    const std::string uri = sqlite_file_uri(path) + "?immutable=1";
     MUSTER_TRY(db,
                open_database(uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_URI));
     log = EventLog(db, path, nullptr);

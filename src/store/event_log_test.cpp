@@ -86,6 +86,33 @@ TEST_F(EventLogTest, IsReadWhileItIsWritten) {
   EXPECT_EQ(reader->query({.after_id = 1}).value().size(), 1u);
 }
 
+// A mounted archive: no room for the WAL index. As another user, since root may write everywhere.
+TEST_F(EventLogTest, IsReadInAFolderThatCannotBeWrittenWhateverItsName) {
+  const std::string archive = folder_ + "/100% of run #3? a b";
+  ASSERT_TRUE(std::filesystem::create_directory(archive));
+  path_ = archive + "/events.sqlite";
+  {
+    ASSERT_TRUE(opened().append("a", {}).ok());
+  }  // closing moves the WAL into the file
+  using std::filesystem::perms;
+  constexpr perms kRead = perms::owner_read | perms::group_read | perms::others_read;
+  constexpr perms kEnter = perms::owner_exec | perms::group_exec | perms::others_exec;
+  std::filesystem::permissions(path_, kRead);
+  std::filesystem::permissions(archive, kRead | kEnter);
+  std::filesystem::permissions(folder_, kRead | kEnter | perms::owner_write);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (geteuid() == 0 && setuid(65534) != 0) _exit(3);
+    const auto log = EventLog::open_read_only(path_);
+    if (!log.ok()) fprintf(stderr, "%s\n", log.error().to_string().c_str());
+    _exit(!log.ok() ? 1 : log->query({}).value().size() == 1 ? 0 : 2);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  std::filesystem::permissions(archive, perms::owner_all);
+}
+
 TEST_F(EventLogTest, GoesOnWhereAKilledWriterStopped) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);

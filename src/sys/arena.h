@@ -1,6 +1,7 @@
 // Arena: one block of huge-page-backed memory, handed out by moving a mark. Nothing is allocated
-// while a step runs; pages are touched once, when the arena is made (facts: first touch of fresh
-// pages costs 6-7x a copy).
+// while a step runs; pages are touched once, when the arena is made: a copy of 256 MiB into fresh
+// pages of 4 KiB takes 5 to 6 times the CPU time of one into touched pages (measured: g++ 12's
+// memcpy, Linux 6.18 on a virtual machine).
 #pragma once
 
 #include <cstddef>

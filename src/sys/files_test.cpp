@@ -2,6 +2,7 @@
 // one.
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <cstring>
@@ -230,6 +231,13 @@ TEST(RealFiles, ARootIsNotLeft) {
             Code::invalid_argument);
   EXPECT_TRUE(read_file(files, "self/stat").ok());  // a file whose size reads as 0
   EXPECT_TRUE(read_file(files, "/self/stat").ok());
+}
+
+TEST(RealFiles, AFifoIsNotWaitedFor) {
+  const auto world = real_world(IoEngine::threads);
+  const std::string path = world->temporary + "/fifo";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_FALSE(read_file(*world->files, "fifo").ok());
 }
 
 TEST(RealFiles, TheEngineSaysWhyItIsNotIoUring) {

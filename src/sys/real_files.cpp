@@ -116,7 +116,10 @@ Result<std::string> RealFiles::resolve(std::string_view path) const {
 
 Result<FileHandle> RealFiles::open(std::string_view path, OpenOptions options) {
   MUSTER_TRY(const std::string full, resolve(path));
-  const int flags = flags_of(options.mode) | O_CLOEXEC;
+  // Files are read by offset, so what comes from a FIFO could not be read: opening one must not
+  // wait for a writer. Regular files do not know O_NONBLOCK (open(2)).
+  const int reading = options.mode == OpenMode::read ? O_NONBLOCK : 0;
+  const int flags = flags_of(options.mode) | O_CLOEXEC | reading;
   if (options.direct) {
     const int fd = ::open(full.c_str(), flags | O_DIRECT, 0666);
     if (fd >= 0) return FileHandle{fd, true};

@@ -51,8 +51,8 @@ Result<std::unique_ptr<RealSpawner>> RealSpawner::start(const Options& options) 
   if (caps.subreaper) {
     int was = 0;
     prctl(PR_GET_CHILD_SUBREAPER, &was);
-    spawner->was_subreaper_ = was != 0;
     prctl(PR_SET_CHILD_SUBREAPER, 1);
+    spawner->made_subreaper_ = was == 0;
   } else {
     spawner->kill_method_ += "; no subreaper, so orphans may escape the sweep";
   }
@@ -95,8 +95,7 @@ void RealSpawner::make_cgroup() {
 }
 
 RealSpawner::~RealSpawner() {
-  if (keeper_ == 0) return;
-  if (!lost_) {
+  if (keeper_ != 0 && !lost_) {  // no keeper: start() failed on the way
     if (send(WireWriter(KeeperVerb::finish, 0), {}).ok()) {
       // Closing our end lets a keeper that waits for us with an event go on.
       shutdown(socket_.get(), SHUT_RD);
@@ -106,7 +105,7 @@ RealSpawner::~RealSpawner() {
     }
   }
   if (cgroup_ != nullptr) cgroup_->remove();
-  if (caps_.subreaper && !was_subreaper_) prctl(PR_SET_CHILD_SUBREAPER, 0);
+  if (made_subreaper_) prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
 void RealSpawner::reap_keeper() {

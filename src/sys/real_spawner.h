@@ -56,7 +56,7 @@ class RealSpawner final : public Spawner {
   ProcessCaps caps_;
   std::unique_ptr<CgroupDir> cgroup_;
   std::string kill_method_;
-  bool was_subreaper_ = false;
+  bool made_subreaper_ = false;  // by us: undone at the end
 };
 
 }  // namespace muster

@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 
@@ -358,6 +361,27 @@ TEST(RealSpawner, ATerminationSignalToTheKeeperEndsTheJob) {
 TEST(ProcessCaps, SwitchedOffIsOff) {
   EXPECT_NE(probe_process_caps("clone3,children").to_string().find("no:clone3"), std::string::npos);
   EXPECT_NE(probe_process_caps("cgroup").to_string().find("no:cgroup"), std::string::npos);
+}
+
+// In a child of its own, whose user may start no process. Root may always, so it becomes another.
+TEST(RealSpawner, AStartThatFailsTakesBackWhatItChanged) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (geteuid() == 0 && setuid(65534) != 0) _exit(3);
+    prctl(PR_SET_CHILD_SUBREAPER, 0);
+    const rlimit none{0, 0};
+    setrlimit(RLIMIT_NPROC, &none);
+    const auto spawner = RealSpawner::start({""});
+    if (spawner.ok() || spawner.error().to_string().find("fork the keeper") == std::string::npos)
+      _exit(1);
+    int subreaper = -1;
+    prctl(PR_GET_CHILD_SUBREAPER, &subreaper);
+    _exit(subreaper == 0 ? 0 : 2);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "sys/cpu_features.h"
+#include "base/cpu_features.h"
 
 namespace muster {
 

@@ -116,6 +116,16 @@ void Encoder::State::encode_segment(std::string_view text, std::vector<uint32_t>
   out.insert(out.end(), ids, ids + used);
 }
 
+Status check_text_size(std::string_view text) {
+  if (text.size() <= kMaxTextBytes / 3) return {};
+  const bool larger = text.size() > kMaxTextBytes;
+  if (!larger && valid_utf8_prefix(text) == text.size()) return {};
+  return Error(Code::invalid_argument,
+               fmt::format("the text has {} bytes{}; split it into parts of at most {}",
+                           text.size(), larger ? "" : ", not all of them UTF-8",
+                           larger ? kMaxTextBytes : kMaxTextBytes / 3));
+}
+
 Encoder::Encoder(const Tokenizer& tokenizer)
     : state_(std::make_unique<State>(tokenizer, kVolume)) {}
 Encoder::Encoder(std::unique_ptr<State> state) : state_(std::move(state)) {}

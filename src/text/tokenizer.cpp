@@ -106,6 +106,11 @@ Result<Tokenizer> Tokenizer::make(TokenizerParts parts) {
     if (!tables->added_ids.emplace(token.content, token.id).second)
       return invalid(fmt::format("added token '{}' is there twice", token.content));
   }
+  size_t total = 0;
+  for (const auto& bytes : tables->bytes) total += bytes ? bytes->size() : 0;
+  if (total > kMaxTokenBytes)
+    return invalid(fmt::format("the tokens have {} bytes together; at most {} are supported", total,
+                               kMaxTokenBytes));
   model_bytes.resize(taken.size());
   for (const auto& [left, right] : parts.merges)
     for (const uint32_t id : {left, right})

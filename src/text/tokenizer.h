@@ -44,7 +44,9 @@ struct TokenizerParts {
 };
 
 inline constexpr uint32_t kMaxTokenId = (1u << 21) - 1;
-// Larger texts are a caller's bug.
+// Of all tokens together: tables address them in 27 bits.
+inline constexpr size_t kMaxTokenBytes = size_t{1} << 25;
+// Larger texts are a caller's bug: check_text_size.
 inline constexpr uint64_t kMaxTextBytes = (uint64_t{1} << 32) - 64;
 
 class Tokenizer {
@@ -88,6 +90,10 @@ class Tokenizer {
   explicit Tokenizer(std::shared_ptr<const Tables> tables) : tables_(std::move(tables)) {}
   std::shared_ptr<const Tables> tables_;
 };
+
+// Whether Encoder::encode takes `text`: invalid UTF-8 grows to three times its size. Errors:
+// invalid_argument with the size and the limit.
+Status check_text_size(std::string_view text);
 
 // Encodes many texts on one thread. Same ids as Tokenizer::encode, whatever was encoded before.
 class Encoder {

@@ -234,6 +234,18 @@ TEST(BpeTraining, StopsWhenNoPairIsLeft) {
   EXPECT_EQ(tokenizer->vocabulary_size(), 5u + 256 + 1);
 }
 
+TEST(Tokenizer, TextsThatAreTooLargeToEncodeAreToldApart) {
+  const std::string small = "a\xff";
+  EXPECT_TRUE(check_text_size(small).ok());
+  // Only the size is looked at.
+  const Status large = check_text_size(std::string_view(small.data(), kMaxTextBytes + 1));
+  ASSERT_FALSE(large.ok());
+  EXPECT_NE(large.error().message().find("4294967233 bytes; split it into parts of at most "
+                                         "4294967232"),
+            std::string::npos)
+      << large.error().message();
+}
+
 TEST(BpeTraining, BadRequestsAreRefused) {
   const std::string_view some[] = {"text"}, none[] = {"", ""};
   EXPECT_FALSE(train_bpe({}, {.vocabulary_size = 300, .specials = {}}).ok());

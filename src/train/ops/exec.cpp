@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "sys/cpu_features.h"
+#include "base/cpu_features.h"
 
 namespace muster::ops {
 

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <new>
+
+#include "base/units.h"
 #include "train/model/head_block.h"
 
 namespace muster {
@@ -14,6 +17,24 @@ Decoder<T>::Decoder(const Model<T>& model, ops::Exec& exec, int64_t capacity)
   keys_.resize(static_cast<size_t>(c.layers * c.kv_heads * capacity * c.head_dim));
   values_.resize(keys_.size());
   logits_.resize(static_cast<size_t>(c.vocab_size));
+}
+
+template <class T>
+int64_t Decoder<T>::cache_bytes(const ModelConfig& c, int64_t capacity) {
+  return 2 * c.layers * c.kv_heads * capacity * c.head_dim * static_cast<int64_t>(sizeof(T));
+}
+
+template <class T>
+Result<Decoder<T>> Decoder<T>::make(const Model<T>& model, ops::Exec& exec, int64_t capacity) {
+  try {
+    return Decoder(model, exec, capacity);
+  } catch (const std::bad_alloc&) {
+    return Error(
+        Code::no_space,
+        fmt::format("no memory for the keys and values of {} tokens, {}; ask for fewer new "
+                    "tokens or shorten the prompt",
+                    capacity, format_bytes(Bytes{cache_bytes(model.config(), capacity)})));
+  }
 }
 
 template <class T>

@@ -3,7 +3,7 @@
 // full forward pass over the same tokens.
 //
 // Memory: the cache is made once, for `capacity` tokens. One caller at a time; exec.arena must hold
-// StraightPass::arena_bytes(spec, longest prompt, threads).
+// StraightPass::arena_bytes(spec, capacity, threads).
 #pragma once
 
 #include <span>
@@ -17,8 +17,13 @@ namespace muster {
 template <class T>
 class Decoder {
  public:
-  // `model` and `exec` must outlive the decoder. capacity is in [1, context].
+  // `model` and `exec` must outlive the decoder. capacity is in [1, context]. Errors: no_space with
+  // the size of the cache.
+  static Result<Decoder> make(const Model<T>& model, ops::Exec& exec, int64_t capacity);
+  // The same where the memory is known to be there.
   Decoder(const Model<T>& model, ops::Exec& exec, int64_t capacity);
+
+  static int64_t cache_bytes(const ModelConfig& config, int64_t capacity);
 
   int64_t length() const { return length_; }
   int64_t capacity() const { return capacity_; }

@@ -6,6 +6,13 @@
 
 namespace muster {
 
+int64_t most_tokens(const GenerateRequest& request, int64_t context) {
+  const auto prompt = static_cast<int64_t>(request.prompt.size());
+  if (prompt >= context || request.max_tokens <= 0 || request.max_tokens > context - prompt)
+    return context;
+  return prompt + request.max_tokens;
+}
+
 template <class T>
 Result<Generated> generate(Decoder<T>& decoder, const GenerateRequest& request,
                            const std::function<bool(int32_t)>& on_token) {

@@ -25,6 +25,10 @@ struct Generated {
   StopReason reason = StopReason::max_tokens;
 };
 
+// Tokens that `request` can come to: its prompt and max_tokens, at most the context. What the
+// decoder and its scratch must hold.
+int64_t most_tokens(const GenerateRequest& request, int64_t context);
+
 // `decoder` is cleared first. `on_token` (may be empty) sees each token as it comes; false ends the
 // text there, as max_tokens would. Errors: those of Decoder::read, sample and validate.
 template <class T>

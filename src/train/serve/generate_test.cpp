@@ -1,7 +1,11 @@
 #include "train/serve/generate.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <cstring>
 
 #include "base/hash.h"
@@ -127,6 +131,70 @@ TYPED_TEST(GenerateTest, EndsAtAStopTokenALimitOrTheContext) {
   EXPECT_EQ(seen.size(), 3U);
 }
 
+TEST(MostTokens, ArePromptAndNewOnesButNeverMoreThanTheContext) {
+  const struct {
+    size_t prompt;
+    int64_t max_tokens, want;
+  } cases[] = {{3, 5, 8},    {3, 0, 100},   {3, 97, 100},  {3, 98, 100}, {3, INT64_MAX, 100},
+               {99, 1, 100}, {100, 1, 100}, {200, 5, 100}, {1, 1, 2}};
+  for (const auto& c : cases) {
+    GenerateRequest request;
+    request.prompt.resize(c.prompt);
+    request.max_tokens = c.max_tokens;
+    EXPECT_EQ(most_tokens(request, 100), c.want) << c.prompt << " + " << c.max_tokens;
+  }
+}
+
+// The smallest decoder and scratch that `request` needs give what those of the whole context give.
+TYPED_TEST(GenerateTest, ACacheOfTheRequestsSizeSuffices) {
+  using T = TypeParam;
+  const auto model = random_model<T>(Family::llama);
+  GenerateRequest request;
+  request.prompt = {3, 14, 15};
+  request.max_tokens = 40;
+  Decoder<T> whole(*model, this->exec_, 150);
+  const auto want = generate(whole, request, {});
+  const int64_t capacity = most_tokens(request, 150);
+  Arena arena = *Arena::make(
+      static_cast<size_t>(StraightPass<T>::arena_bytes(model->spec(), capacity, 2)), false);
+  ops::Exec exec{this->team_, arena, ops::best_isa(), ops::Mode::strict};
+  auto decoder = Decoder<T>::make(*model, exec, capacity);
+  ASSERT_TRUE(decoder.ok());
+  const auto made = generate(*decoder, request, {});
+  ASSERT_TRUE(made.ok() && want.ok());
+  EXPECT_EQ(made->tokens, want->tokens);
+  EXPECT_EQ(made->reason, StopReason::max_tokens);
+}
+
+TEST(Decoder, MemoryThatIsNotThereIsAnErrorThatNamesTheSize) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer's own memory does not fit a limit of address space";
+#else
+  ModelConfig config = small(Family::llama);
+  config.context = 1 << 19;
+  const auto model = *Model<float>::make(config);
+  ThreadTeam team(1);
+  Arena arena = *Arena::make(size_t{1} << 20, false);
+  ops::Exec exec{team, arena, ops::best_isa(), ops::Mode::strict};
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit none{0, 0};  // no further mapping succeeds
+    setrlimit(RLIMIT_AS, &none);
+    const auto decoder = Decoder<float>::make(*model, exec, config.context);
+    // 2 * 3 layers * 2 heads * 524,288 tokens * 6 numbers of 4 bytes.
+    const bool right =
+        !decoder.ok() && decoder.error().code() == Code::no_space &&
+        decoder.error().message().find("524288 tokens, 144 MiB") != std::string::npos;
+    if (!right && !decoder.ok()) std::fputs(decoder.error().message().c_str(), stderr);
+    _exit(right ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+#endif
+}
+
 TYPED_TEST(GenerateTest, WhatCannotBeReadIsAnError) {
   using T = TypeParam;
   const auto model = random_model<T>(Family::llama);
@@ -155,6 +223,9 @@ TEST(Prompt, StandsAsInTraining) {
   // Special text from a user is text.
   EXPECT_EQ(completion_prompt(tokenizer, "<fim_middle>")->size(), 1U + 12U);
   const auto plain = *Tokenizer::bytes({"<|endoftext|>"});
+  const std::string_view huge("x", kMaxTextBytes + 1);  // only its size is looked at
+  EXPECT_EQ(completion_prompt(tokenizer, huge).error().code(), Code::invalid_argument);
+  EXPECT_EQ(infill_prompt(tokenizer, "a", huge).error().code(), Code::invalid_argument);
   EXPECT_NE(infill_prompt(plain, "a", "b").error().message().find("<fim_suffix>"),
             std::string::npos);
 }

@@ -13,8 +13,10 @@ Result<int32_t> special(const Tokenizer& tokenizer, std::string_view token) {
       fmt::format("the tokenizer has no token {}; this model was not trained with it", token));
 }
 
-void append(const Tokenizer& tokenizer, std::string_view text, std::vector<int32_t>& ids) {
+Status append(const Tokenizer& tokenizer, std::string_view text, std::vector<int32_t>& ids) {
+  MUSTER_TRY(check_text_size(text));
   for (uint32_t id : tokenizer.encode(text)) ids.push_back(static_cast<int32_t>(id));
+  return {};
 }
 
 }  // namespace
@@ -26,7 +28,7 @@ Result<int32_t> end_of_text_id(const Tokenizer& tokenizer) {
 Result<std::vector<int32_t>> completion_prompt(const Tokenizer& tokenizer, std::string_view text) {
   MUSTER_TRY(const int32_t end, end_of_text_id(tokenizer));
   std::vector<int32_t> ids = {end};
-  append(tokenizer, text, ids);
+  MUSTER_TRY(append(tokenizer, text, ids));
   return ids;
 }
 
@@ -37,9 +39,9 @@ Result<std::vector<int32_t>> infill_prompt(const Tokenizer& tokenizer, std::stri
   MUSTER_TRY(const int32_t prefix_mark, special(tokenizer, "<fim_prefix>"));
   MUSTER_TRY(const int32_t middle_mark, special(tokenizer, "<fim_middle>"));
   std::vector<int32_t> ids = {end, suffix_mark};
-  append(tokenizer, suffix, ids);
+  MUSTER_TRY(append(tokenizer, suffix, ids));
   ids.push_back(prefix_mark);
-  append(tokenizer, prefix, ids);
+  MUSTER_TRY(append(tokenizer, prefix, ids));
   ids.push_back(middle_mark);
   return ids;
 }

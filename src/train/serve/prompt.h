@@ -14,7 +14,8 @@ namespace muster {
 
 inline constexpr std::string_view kEndOfText = "<|endoftext|>";
 
-// Errors: unsupported when the tokenizer lacks <|endoftext|>.
+// Errors: unsupported when the tokenizer lacks <|endoftext|>. Both prompts also: invalid_argument
+// for a text that is too large to encode (check_text_size).
 Result<int32_t> end_of_text_id(const Tokenizer& tokenizer);
 Result<std::vector<int32_t>> completion_prompt(const Tokenizer& tokenizer, std::string_view text);
 // Errors: unsupported, naming the fim token that the tokenizer lacks.

@@ -9,7 +9,9 @@
 namespace muster {
 namespace {
 
-ModelConfig mellum_4b() {  // facts: 30 layers, 3072 wide, MLP 8256, 24 heads without groups, untied
+// JetBrains' Mellum-4b (arXiv 2510.05788): 30 layers, 3072 wide, MLP 8256, 24 heads without groups,
+// untied. 98,304 rows of the embedding are those of the published Mellum-4b-sft-python.
+ModelConfig mellum_4b() {
   ModelConfig c;
   c.vocab_size = 98304;
   c.hidden_size = 3072;

@@ -103,9 +103,10 @@ Status load_parameter(CheckpointReader& reader, const Param& param, std::span<do
 }
 
 Status write_model_checkpoint(
-    Files& files, const Clock& clock, Random& random, const std::string& folder,
-    const ModelSpec& spec, const std::function<std::span<const std::byte>(const Param&)>& elements,
+    Files& files, const Clock& clock, Random& random, std::string folder, const ModelSpec& spec,
+    const std::function<std::span<const std::byte>(const Param&)>& elements,
     std::string tokenizer_json, std::string tokenizer_fingerprint) {
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
   if (files.stat(folder).ok())
     return Error(Code::already_exists,
                  fmt::format("{} is there already; give another name or remove it", folder));
@@ -119,12 +120,13 @@ Status write_model_checkpoint(
     state.tensors.push_back(std::move(tensor));
   }
   // The checkpoint is made in a folder of its own, so that LATEST and half-written files never
-  // stand beside `folder`.
-  const std::string workshop = folder + ".new";
-  const auto clean = [&] { static_cast<void>(remove_tree(files, workshop)); };
-  clean();
+  // stand beside `folder`. Its name is new, so that nobody else's files are touched.
+  const std::string uuid = new_uuid(random);
+  const std::string parent(parent_path(folder));
+  const std::string name = folder.substr(folder.rfind('/') + 1);
+  const std::string workshop = join_path(parent, fmt::format(".{}-{}.tmp", name, uuid));
+  MUSTER_TRY(files.make_directory(workshop).context("make a folder to write in"));
   const auto make = [&]() -> Status {
-    const std::string uuid = new_uuid(random);
     MUSTER_TRY(const std::string open, begin_checkpoint(files, workshop, 0, uuid));
     RingOptions ring;
     ring.buffers = 2;
@@ -142,10 +144,10 @@ Status write_model_checkpoint(
     request.attachments = model_attachments(spec, std::move(tokenizer_json));
     MUSTER_TRY(const Committed committed, commit_checkpoint(files, request));
     MUSTER_TRY(files.rename(committed.folder, folder));
-    return files.sync_directory(parent_path(folder));
+    return files.sync_directory(parent);
   };
   const Status status = make();
-  clean();
+  static_cast<void>(remove_tree(files, workshop));
   return status;
 }
 

@@ -42,12 +42,13 @@ Status load_parameter(CheckpointReader& reader, const Param& param, std::span<fl
 Status load_parameter(CheckpointReader& reader, const Param& param, std::span<double> out);
 
 // Writes a checkpoint that holds a model and nothing else (step 0, no moments) as `folder`, which
-// must not exist; its parent must. `elements` gives a parameter's row-major bytes in the spec's
+// must not exist; its parent must. A '/' at its end is dropped. Work goes on in a new hidden folder
+// beside it, which is removed again. `elements` gives a parameter's row-major bytes in the spec's
 // number type, constant until the call returns. `tokenizer_fingerprint` may be empty. A failed call
 // leaves nothing behind under that name.
 Status write_model_checkpoint(
-    Files& files, const Clock& clock, Random& random, const std::string& folder,
-    const ModelSpec& spec, const std::function<std::span<const std::byte>(const Param&)>& elements,
+    Files& files, const Clock& clock, Random& random, std::string folder, const ModelSpec& spec,
+    const std::function<std::span<const std::byte>(const Param&)>& elements,
     std::string tokenizer_json, std::string tokenizer_fingerprint);
 
 }  // namespace muster

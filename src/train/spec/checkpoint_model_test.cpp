@@ -78,6 +78,28 @@ TEST_F(CheckpointModelTest, AnExistingNameIsRefused) {
   EXPECT_EQ(write("model").error().code(), Code::already_exists);
 }
 
+TEST_F(CheckpointModelTest, FoldersOfOthersBesideItStay) {
+  ASSERT_TRUE(make_directories(files_, "model.new").ok());
+  ASSERT_TRUE(write_file_durably(files_, "model.new/notes", "mine").ok());
+  for (const char* name : {"model", "with-slash/", "with-slashes///"}) {
+    const Status written = write(name);
+    ASSERT_TRUE(written.ok()) << name << ": " << written.error().to_string();
+    EXPECT_TRUE(CheckpointReader::open(files_, name).ok()) << name;
+  }
+  EXPECT_EQ(read_file(files_, "model.new/notes").value(), "mine");
+  std::vector<std::string> names;
+  const std::vector<DirectoryEntry> entries = files_.list(".").value();
+  for (const DirectoryEntry& entry : entries) names.push_back(entry.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"model", "model.new", "with-slash", "with-slashes"}));
+  EXPECT_EQ(write("model/").error().code(), Code::already_exists);
+}
+
+TEST_F(CheckpointModelTest, AMissingParentIsNamed) {
+  const Status written = write("none/model");
+  ASSERT_FALSE(written.ok());
+  EXPECT_EQ(written.error().code(), Code::not_found);
+}
+
 TEST_F(CheckpointModelTest, AFailedWriteLeavesNothing) {
   for (uint64_t at = 0; at < 12; at += 3) {
     files_.fail_operations(files_.operations() + at, 1, ENOSPC);
@@ -87,8 +109,7 @@ TEST_F(CheckpointModelTest, AFailedWriteLeavesNothing) {
       continue;
     }
     EXPECT_EQ(status.error().code(), Code::no_space);
-    EXPECT_FALSE(files_.stat("model").ok());
-    EXPECT_FALSE(files_.stat("model.new").ok());
+    EXPECT_TRUE(files_.list(".").value().empty());
   }
   EXPECT_TRUE(write("model").ok());
 }

@@ -31,6 +31,7 @@ Status check_neutral(const Json& object, const std::vector<Neutral>& fields) {
   return {};
 }
 
+// A size of the model.
 Result<int64_t> integer(const Json& object, const char* field, std::optional<int64_t> missing) {
   const auto it = object.find(field);
   if (it == object.end() || it->is_null()) {
@@ -41,7 +42,11 @@ Result<int64_t> integer(const Json& object, const char* field, std::optional<int
       (it->is_number_unsigned() && it->get<uint64_t>() > uint64_t{INT64_MAX}))
     return Error(Code::invalid_argument,
                  fmt::format("config.json: {} = {} must be an integer", field, it->dump()));
-  return it->get<int64_t>();
+  const auto value = it->get<int64_t>();
+  if (value < 1 || value > kMostModelSize)
+    return Error(Code::invalid_argument, fmt::format("config.json: {} = {} must be in 1 … {}",
+                                                     field, value, kMostModelSize));
+  return value;
 }
 
 Result<double> number(const Json& object, const char* field, double missing) {
@@ -115,9 +120,6 @@ Status read_llama(const Json& j, ModelConfig& c) {
   MUSTER_TRY(c.layers, integer(j, "num_hidden_layers", {}));
   MUSTER_TRY(c.heads, integer(j, "num_attention_heads", {}));
   MUSTER_TRY(c.kv_heads, integer(j, "num_key_value_heads", c.heads));
-  if (c.heads < 1)
-    return Error(Code::invalid_argument,
-                 fmt::format("config.json: num_attention_heads = {} must be positive", c.heads));
   MUSTER_TRY(c.head_dim, integer(j, "head_dim", c.hidden_size / c.heads));
   MUSTER_TRY(c.mlp_size, integer(j, "intermediate_size", {}));
   MUSTER_TRY(c.context, integer(j, "max_position_embeddings", 2048));
@@ -139,7 +141,7 @@ Status read_gpt2(const Json& j, ModelConfig& c) {
   MUSTER_TRY(c.hidden_size, integer(j, "n_embd", {}));
   MUSTER_TRY(c.layers, integer(j, "n_layer", {}));
   MUSTER_TRY(c.heads, integer(j, "n_head", {}));
-  if (c.heads < 1 || c.hidden_size % c.heads != 0)
+  if (c.hidden_size % c.heads != 0)
     return Error(
         Code::invalid_argument,
         fmt::format("config.json: n_head = {} must divide n_embd = {}", c.heads, c.hidden_size));

@@ -6,9 +6,10 @@
 //   (GPT2LMHeadModel).
 //
 // Invariant after validate(): every size is positive, the head counts divide, 32-bit ids and
-// positions suffice. Here: reading and writing Hugging Face's config.json. What this program cannot
-// compute (scaled RoPE, attention biases in llama, sliding windows, …) is refused with the field
-// named; fields that change no number are skipped.
+// positions suffice, and no count of parameters or of a context's keys overflows 64 bits. Here:
+// reading and writing Hugging Face's config.json. What this program cannot compute (scaled RoPE,
+// attention biases in llama, sliding windows, …) is refused with the field named; fields that
+// change no number are skipped.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +44,14 @@ struct ModelConfig {
 
   bool operator==(const ModelConfig&) const = default;
 };
+
+inline constexpr int64_t kMostModelSize = int64_t{1} << 24;  // of every size but layers
+inline constexpr int64_t kMostLayers = int64_t{1} << 14;
+// 17.6 * 10^12: bytes and FLOPs of such a model still fit 64 bits.
+inline constexpr int64_t kMostParameters = int64_t{1} << 44;
+
+// Parameters to within norms and biases, for sizes of any magnitude. Exact: ModelSpec.
+double about_parameters(const ModelConfig& config);
 
 // Errors: invalid_argument names the field, its value and what would be legal.
 Status validate(const ModelConfig& config);

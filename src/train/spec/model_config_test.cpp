@@ -44,6 +44,20 @@ TEST(ModelConfig, ImpossibleSizesAreNamed) {
       {"negative layers", [](ModelConfig& c) { c.layers = -1; }, "layers = -1"},
       {"a size too large to multiply", [](ModelConfig& c) { c.mlp_size = 1 << 30; },
        "mlp_size = 1073741824"},
+      {"layers that would fill memory with names", [](ModelConfig& c) { c.layers = 1 << 15; },
+       "layers = 32768 must be in 1 … 16384"},
+      {"sizes whose product is too large",
+       [](ModelConfig& c) { c.hidden_size = c.mlp_size = c.vocab_size = 1 << 24; },
+       "parameters; at most 17592186044416"},
+      {"keys of a context that overflow",
+       [](ModelConfig& c) {
+         c.hidden_size = 2;
+         c.heads = c.kv_heads = 1 << 14;
+         c.head_dim = 1 << 12;
+         c.context = 1 << 24;
+         c.layers = 1 << 14;
+       },
+       "layers * kv_heads * head_dim * context"},
       {"groups that do not divide", [](ModelConfig& c) { c.kv_heads = 3; },
        "kv_heads = 3 must divide heads = 4"},
       {"odd head width", [](ModelConfig& c) { c.head_dim = 13; }, "head_dim = 13 must be even"},
@@ -64,6 +78,28 @@ TEST(ModelConfig, ImpossibleSizesAreNamed) {
   ModelConfig wide = small_gpt2();
   wide.head_dim = 14;
   EXPECT_NE(error_of(validate(wide)).find("heads * head_dim"), std::string::npos);
+}
+
+TEST(ModelConfig, ParametersOfPublishedModelsAreNear) {
+  ModelConfig gpt2 = small_gpt2();  // GPT-2 of 124,439,808 parameters
+  gpt2.vocab_size = 50257;
+  gpt2.hidden_size = 768;
+  gpt2.layers = gpt2.heads = gpt2.kv_heads = 12;
+  gpt2.head_dim = 64;
+  gpt2.mlp_size = 3072;
+  gpt2.context = 1024;
+  EXPECT_NEAR(about_parameters(gpt2), 124'439'808, 150'000);
+  ModelConfig largest = small_llama();  // Llama 3.1 of 405,853,388,800 parameters
+  largest.vocab_size = 128256;
+  largest.hidden_size = 16384;
+  largest.layers = 126;
+  largest.heads = 128;
+  largest.kv_heads = 8;
+  largest.head_dim = 128;
+  largest.mlp_size = 53248;
+  largest.context = 131072;
+  EXPECT_NEAR(about_parameters(largest), 405'853'388'800, 5e6);
+  EXPECT_TRUE(validate(largest).ok());
 }
 
 TEST(HfConfig, WrittenTextReadsBackToTheSameConfig) {
@@ -109,6 +145,10 @@ TEST(HfConfig, WhatIsNotBuiltIsRefusedByName) {
       {"llama", "vocab_size", "\"many\"", "vocab_size"},
       {"llama", "num_attention_heads", "0", "num_attention_heads"},
       {"llama", "hidden_size", "null", "hidden_size is missing"},
+      {"llama", "hidden_size", "9223372036854775807", "hidden_size = 9223372036854775807"},
+      {"llama", "num_attention_heads", "-1", "num_attention_heads = -1 must be in"},
+      {"gpt2", "n_embd", "4611686018427387904", "n_embd = 4611686018427387904 must be in"},
+      {"gpt2", "n_inner", "0", "n_inner = 0"},
       {"gpt2", "activation_function", "\"relu\"", "activation_function"},
       {"gpt2", "scale_attn_weights", "false", "scale_attn_weights = false"},
       {"gpt2", "scale_attn_by_inverse_layer_idx", "true", "scale_attn_by_inverse_layer_idx"},

@@ -4,11 +4,15 @@
 
 #include <limits>
 
+#include "text/bpe_trainer.h"
+
 namespace muster {
 namespace {
 
 constexpr int64_t kMany = int64_t{1} << 40;
 constexpr Bytes kManyBytes{int64_t{1} << 50};
+// <|endoftext|>, the three marks of fill-in-the-middle, and text between them (DocumentEncoder).
+constexpr int64_t kShortestSequence = 8;
 constexpr Nanos kLong = std::chrono::hours{24 * 365};
 
 Error wrong(std::string text) {
@@ -45,7 +49,8 @@ void add_data(Schema& s) {
   s.text("data.holdout_by", "name",
          "name: documents by the hash of their relative name; tail: the last share of the text",
          {"name", "tail"});
-  s.integer("data.sequence_length", 512, 1, 1 << 24, "tokens of a training sequence");
+  s.integer("data.sequence_length", 512, kShortestSequence, 1 << 24,
+            "tokens of a training sequence");
   s.text("data.tokenizer", "train",
          "train: byte-level BPE trained on the corpus and cached; bytes: no merges; or the path of "
          "a tokenizer.json");
@@ -190,11 +195,12 @@ Result<DataSettings> data_settings(const Config& c) {
     return wrong("data.tokenizer is empty: write \"train\", \"bytes\" or a path");
   d.vocabulary = c.integer("data.vocabulary");
   constexpr int64_t kBytes = 256;
-  if (d.vocabulary <= kBytes && (d.tokenizer == "train" || d.tokenizer == "bytes")) {
+  const auto specials = static_cast<int64_t>(code_specials().size());
+  if (d.vocabulary < kBytes + specials && (d.tokenizer == "train" || d.tokenizer == "bytes")) {
     return wrong(
-        fmt::format("data.vocabulary = {} cannot hold the {} bytes and the special tokens "
+        fmt::format("data.vocabulary = {} cannot hold the {} bytes and {} special tokens "
                     "of data.tokenizer = \"{}\": use at least {}",
-                    d.vocabulary, kBytes, d.tokenizer, kBytes + 1));
+                    d.vocabulary, kBytes, specials, d.tokenizer, kBytes + specials));
   }
   d.group_documents = c.integer("data.group_documents");
   d.prefetch = c.bytes("data.prefetch");
@@ -266,6 +272,28 @@ TrainSettings train_settings(const Config& c) {
   return t;
 }
 
+// FLOPs and bytes of a step are counted in 64 bits (train/step/program.h). In double, which does
+// not overflow; generous, as it only has to keep away from 2^63.
+Status check_step_size(const TrainConfig& t) {
+  const auto real = [](int64_t n) { return static_cast<double>(n); };
+  const ModelConfig& m = t.model;
+  const double length = real(t.data.sequence_length);
+  const double tokens =
+      real(t.batch.micro_batches_per_step) * real(t.batch.sequences_per_micro_batch) * length;
+  const double heads = real(m.layers) * real(m.heads) * real(m.head_dim);
+  const double saved = real(m.layers) * (real(3 * m.heads) * real(m.head_dim) +
+                                         real(3 * m.mlp_size) + real(2 * m.hidden_size)) +
+                       real(m.vocab_size);
+  const double work = tokens * (6 * about_parameters(m) + 12 * heads * length + 128 * saved);
+  if (work < 0x1p61) return {};
+  return wrong(
+      fmt::format("a step of batch.micro_batches_per_step * batch.sequences_per_micro_batch * "
+                  "data.sequence_length = {} * {} * {} tokens is too large to be counted for this "
+                  "model: about {:.2g} operations; lower one of them",
+                  t.batch.micro_batches_per_step, t.batch.sequences_per_micro_batch,
+                  t.data.sequence_length, work));
+}
+
 }  // namespace
 
 const Schema& train_schema() {
@@ -300,6 +328,7 @@ Result<TrainConfig> make_train_config(const Config& c) {
                     "the sequences or widen the context",
                     t.data.sequence_length, t.model.context));
   }
+  MUSTER_TRY(check_step_size(t));
   if (t.run.workers > t.batch.virtual_shards) {
     return wrong(fmt::format(
         "run.workers = {} is more than the {} micro-batches ({}) there are to "

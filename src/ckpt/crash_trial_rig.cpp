@@ -1,9 +1,9 @@
-#include "ckpt/crash_trial.h"
+#include "ckpt/crash_trial_rig.h"
 
 #include "ckpt/digest.h"
 #include "ckpt/retention.h"
 #include "ckpt/scan.h"
-#include "ckpt/test_state.h"
+#include "ckpt/state_rig.h"
 #include "sys/sim_files.h"
 
 namespace muster {

@@ -1,4 +1,4 @@
-#include "sys/cpu_features.h"
+#include "base/cpu_features.h"
 
 namespace muster {
 
@@ -7,7 +7,9 @@ CpuFeatures cpu_features() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   features.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                  __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+                  __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+                  __builtin_cpu_supports("f16c") && __builtin_cpu_supports("lzcnt") &&
+                  __builtin_cpu_supports("popcnt");
   features.avx512 = features.avx2 && __builtin_cpu_supports("avx512f") &&
                     __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                     __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
