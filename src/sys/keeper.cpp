@@ -180,7 +180,10 @@ class Keeper {
         const bool group = in.number() != 0;
         settle(true);
         const auto found = pids_.find(id);
-        if (found != pids_.end()) kill(group ? -found->second : found->second, number);
+        if (found != pids_.end())
+          kill(group ? -found->second : found->second, number);
+        else
+          cancel_waiting(id, number);
         return;
       }
       case KeeperVerb::kill_tree:
@@ -371,6 +374,15 @@ class Keeper {
               ? "the template process died by signal " + std::to_string(WTERMSIG(status))
               : "the template process exited with code " + std::to_string(WEXITSTATUS(status));
     if (!ending_) refuse_waiting();
+  }
+
+  // A signal ends a rank that waits for a template to warm up: it has no process yet to get it.
+  void cancel_waiting(uint64_t id, int number) {
+    const auto found = std::find_if(waiting_.begin(), waiting_.end(),
+                                    [id](const auto& entry) { return entry.first == id; });
+    if (found == waiting_.end()) return;
+    waiting_.erase(found);
+    fail(id, ECANCELED, "signal " + std::to_string(number) + " came before it had started");
   }
 
   void refuse_waiting() {

@@ -122,6 +122,13 @@ std::vector<pid_t> children_of(pid_t pid, bool children_file) {
   return found;
 }
 
+bool is_stopped(pid_t pid) {
+  const std::string stat = slurp("/proc/" + std::to_string(pid) + "/stat");
+  const size_t close = stat.rfind(')');
+  return close != std::string::npos && close + 2 < stat.size() &&
+         (stat[close + 2] == 'T' || stat[close + 2] == 't');
+}
+
 std::vector<pid_t> descendants_of(pid_t root, bool children_file) {
   std::vector<pid_t> found;
   if (!children_file) {

@@ -1,5 +1,6 @@
-// Finding and ending descendants. A subreaper inherits every orphan below it, so "waitid finds no
-// child" proves that no descendant is left; until then the tree is walked and killed again.
+// Looking at processes, finding and ending descendants. A subreaper inherits every orphan below it,
+// so "waitid finds no child" proves that no descendant is left; until then the tree is walked and
+// killed again.
 #pragma once
 
 #include <sys/types.h>
@@ -17,6 +18,9 @@ std::vector<pid_t> children_of(pid_t pid, bool children_file);
 
 // All descendants of `root`, parents first, without `root`.
 std::vector<pid_t> descendants_of(pid_t root, bool children_file);
+
+// Whether the system does not let `pid` run: SIGSTOP or a debugger.
+bool is_stopped(pid_t pid);
 
 struct SweepOptions {
   bool children_file = true;

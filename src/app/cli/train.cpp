@@ -36,7 +36,8 @@ constexpr const char* kFooter =
     "run directory were refused;\n"
     "  2 wrong arguments; 93 the run would fail again the same way (a checkpoint of other settings "
     "or data,\n"
-    "  steps that are not finite, no room for the last state); 124 a worker hung; 125 the keeper "
+    "  steps that are not finite, no room for the last state); 124 a worker hung, or their "
+    "warm-up; 125 the keeper "
     "process died; 126 the\n"
     "  trainer program is not executable, 127 it is not found; 128 + n stopped by signal n, or a "
     "worker died of it and\n"
@@ -202,6 +203,7 @@ Result<JobSpec> TrainVerb::job_spec() {
   // Trainers come back from a checkpoint, so there is nothing to wait for when one has failed.
   spec.stop.fail_signal = SIGKILL;
   spec.stop.stop_grace = std::chrono::minutes{5};
+  spec.template_limit = typed_->train.warm_up_timeout;
   spec.hang.enabled = true;
   if (const Nanos timeout = typed_->train.hang_timeout; timeout.count() > 0) {
     spec.hang.least = timeout;
@@ -258,6 +260,9 @@ int TrainVerb::conclude(JobReport job) {
     fmt::print(out, "report: {} and {}\n", run_->report_html(), run_->report_markdown());
   if (job.exit_code != 0) {
     if (job.first_cause) fmt::print(stderr, "muster train: {}\n", job.first_cause->to_string());
+    if (job.exit_code == kExitHang && job.first_cause &&
+        job.first_cause->kind == CauseKind::start_failed)
+      fmt::print(stderr, "muster train: raise train.warm_up_timeout if the corpus needs longer\n");
     fmt::print(stderr, "muster train: {}; logs in {}; {} with --resume --run-dir {}\n", job.verdict,
                run_->logs(),
                job.exit_code == kExitNoRestart ? "mend the cause, then go on" : "go on",

@@ -104,9 +104,10 @@ Cause choose_cause(const std::vector<ExitEvidence>& wave, Attempt attempt) {
   cause.last_lines = first.last_lines;
   cause.exit_code = first.exit.shell_code();
   if (cause.kind == CauseKind::start_failed)
-    cause.exit_code = first.start_errno == ENOENT   ? kExitNotFound
-                      : first.start_errno == EACCES ? kExitNotExecutable
-                                                    : 1;
+    cause.exit_code = first.start_errno == ENOENT      ? kExitNotFound
+                      : first.start_errno == EACCES    ? kExitNotExecutable
+                      : first.start_errno == ETIMEDOUT ? kExitHang
+                                                       : 1;
   for (const ExitEvidence* other : order) {
     if (strength(*other) == strength(first))
       cause.culprits.push_back(other->rank);

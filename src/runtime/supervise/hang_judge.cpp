@@ -9,7 +9,10 @@ namespace muster {
 static constexpr size_t kKept = 256;
 
 void HangJudge::learn(Nanos step_time) {
-  if (step_times_.size() < kKept) {
+  if (step_times_.size() == 1 && !warm_) {
+    warm_ = true;
+    step_times_.front() = step_time.count();
+  } else if (step_times_.size() < kKept) {
     step_times_.push_back(step_time.count());
   } else {
     step_times_[next_] = step_time.count();
@@ -29,9 +32,11 @@ Nanos HangJudge::limit() const {
 std::optional<std::string> HangJudge::look(const ProgressSnapshot& snapshot, Nanos now) {
   if (snapshot.step != step_) {
     // Steps may be shorter than the time between two looks: then their mean is learned.
-    if (step_ > 0 && snapshot.step > step_) learn((now - step_began_) / (snapshot.step - step_));
+    if (step_ > 0 && snapshot.step > step_)
+      learn((now - step_began_ - announced_) / (snapshot.step - step_));
     step_ = snapshot.step;
     step_began_ = now;
+    announced_ = Nanos{0};
     last_change_ = now;
   }
   if (snapshot.ops != ops_) {
@@ -40,6 +45,8 @@ std::optional<std::string> HangJudge::look(const ProgressSnapshot& snapshot, Nan
   }
   last_change_ = std::max(last_change_, std::min(snapshot.last, now));
   const bool expected = snapshot.long_until > now || snapshot.phase == Phase::finished;
+  if (expected) announced_ += now - last_look_;
+  last_look_ = now;
   const Nanos silence = now - last_change_;
   if (expected || silence < limit()) {
     suspected_.reset();
@@ -56,6 +63,9 @@ std::optional<std::string> HangJudge::look(const ProgressSnapshot& snapshot, Nan
 
 std::vector<SilentRank> hang_culprits(const std::vector<SilentRank>& silent, size_t running) {
   std::vector<SilentRank> culprits;
+  for (const SilentRank& rank : silent)
+    if (rank.stopped) culprits.push_back(rank);
+  if (!culprits.empty()) return culprits;
   for (const SilentRank& rank : silent)
     if (!rank.progress.waiting) culprits.push_back(rank);
   if (!culprits.empty() || silent.size() < running || silent.empty()) return culprits;

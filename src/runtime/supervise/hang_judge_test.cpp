@@ -79,6 +79,29 @@ TEST(HangJudge, AResumedRunDoesNotTakeItsStepNumberForAStepTime) {
   EXPECT_EQ(resumed.judge.limit(), seconds{150});  // 5 x 30 s
 }
 
+TEST(HangJudge, TheTimeOfTheFirstStepCountsOnlyUntilThereIsAnother) {
+  Watched warming;
+  warming.steps(1, seconds{60});
+  warming.steps(1, milliseconds{200});
+  EXPECT_EQ(warming.judge.limit(), seconds{300});
+  warming.steps(1, milliseconds{200});
+  EXPECT_EQ(warming.judge.limit(), seconds{5});
+  EXPECT_TRUE(warming.pass(seconds{8}));
+}
+
+TEST(HangJudge, AnnouncedSilenceBetweenStepsIsNoStepTime) {
+  Watched watched;
+  for (int round = 0; round < 5; ++round) {
+    watched.steps(3, seconds{2});
+    watched.page.phase = Phase::ckpt_block;
+    watched.page.long_until = watched.now + seconds{1000};
+    EXPECT_FALSE(watched.pass(seconds{90}));
+    watched.page.long_until = Nanos{0};
+  }
+  watched.steps(2, seconds{2});
+  EXPECT_EQ(watched.judge.limit(), seconds{10});  // 5 x 2 s
+}
+
 SilentRank silent(int32_t rank, int64_t step, bool waiting) {
   SilentRank s;
   s.rank = rank;
@@ -101,6 +124,10 @@ TEST(HangCulprits, AreThoseTheOthersWaitFor) {
   EXPECT_EQ(culprits({silent(1, 7, false), silent(2, 7, false)}, 4), (Ranks{1, 2}));
   // Those who wait are silent first: rank 1 still has time.
   EXPECT_EQ(culprits({silent(0, 7, true)}, 2), Ranks{});
+  // Rank 0 was stopped inside a collective, where it seems to wait as its peers do.
+  SilentRank stopped = silent(0, 7, true);
+  stopped.stopped = true;
+  EXPECT_EQ(culprits({stopped, silent(1, 7, true)}, 2), Ranks{0});
   // All wait for each other: the one furthest behind.
   EXPECT_EQ(culprits({silent(0, 7, true), silent(1, 6, true), silent(2, 7, true)}, 3), Ranks{1});
 }

@@ -181,6 +181,8 @@ std::optional<std::string> JobMachine::refusal(const Cause& cause) const {
   if (cause.kind == CauseKind::start_failed &&
       (cause.exit_code == kExitNotFound || cause.exit_code == kExitNotExecutable))
     return "the program cannot be run, so starting it again would not help";
+  if (cause.kind == CauseKind::start_failed && cause.exit_code == kExitHang)
+    return "a template that hangs would hang again";
   if (cause.kind == CauseKind::exit_code && cause.exit.code == policy.no_restart_code)
     return "exit code " + std::to_string(policy.no_restart_code) + " asks for no restart";
   if (policy.attempts_without_progress > 0 && progress_known_ &&
@@ -248,7 +250,10 @@ void JobMachine::on_time(const JobEvent& event) {
 }
 
 void JobMachine::on_hang(const JobEvent& event) {
-  if (phase_ != Phase::running || event.ranks.empty()) return;
+  if (event.ranks.empty()) return;
+  // It would not heed the signal to stop either, nor would those that wait for it.
+  if (phase_ == Phase::stopping && !sweeping_) return kill_all();
+  if (phase_ != Phase::running) return;
   Cause cause;
   cause.kind = CauseKind::hang;
   cause.rank = Rank{event.ranks.front()};
@@ -298,8 +303,9 @@ void JobMachine::on_swept(const JobEvent& event) {
       note_cause(choose_cause(failed, Attempt{attempt_}), std::nullopt);
       return finish(verdict, cause_->exit_code);
     }
-    const bool clean = std::all_of(ranks_.begin(), ranks_.end(),
-                                   [](const RankState& r) { return r.exit.success(); });
+    const bool clean = std::all_of(ranks_.begin(), ranks_.end(), [](const RankState& r) {
+      return r.start_error.empty() && r.exit.success();
+    });
     return finish(verdict, clean ? 0 : 128 + stop_signal_);
   }
   if (!cause_) return finish("done", 0);

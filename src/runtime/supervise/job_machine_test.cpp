@@ -334,6 +334,13 @@ TEST(JobMachine, WhenRestartsAreRefused) {
        {},
        0,
        "failed: the program cannot be run, so starting it again would not help"},
+      {"template hangs",
+       [](RestartPolicy&) {},
+       {},
+       ETIMEDOUT,
+       {},
+       0,
+       "failed: a template that hangs would hang again"},
       {"no progress", [](RestartPolicy& p) { p.attempts_without_progress = 3; }, exit_code(1), 0, 0,
        2, "failed: restart loop without progress: 3 attempts in a row did not pass step 0"},
   };
@@ -439,6 +446,26 @@ TEST(JobMachine, AHangIsACauseAndRestarts) {
   ASSERT_EQ(report.causes.size(), 1U);
   EXPECT_EQ(report.causes[0].kind, CauseKind::hang);
   EXPECT_EQ(report.causes[0].exit_code, kExitHang);
+}
+
+TEST(JobMachine, ARankThatHangsWhileTheJobStopsIsNotWaitedFor) {
+  JobRules r = rules(2, RestartScope::group, 1);
+  r.stop.stop_grace = seconds{300};
+  SimJob job(r, [](int32_t, int, int) {
+    SimSpawner::Fate fate;
+    fate.ignores_signals = true;
+    return fate;
+  });
+  JobEvent stop{JobEvent::Kind::stop};
+  stop.signal_number = SIGINT;
+  job.at(seconds{10}, stop);
+  JobEvent hang{JobEvent::Kind::hang};
+  hang.ranks = {1};
+  job.at(seconds{20}, hang);
+  const JobReport report = job.run();
+  EXPECT_EQ(report.exit_code, 128 + SIGINT);
+  EXPECT_EQ(report.verdict, "stopped by SIGINT");
+  EXPECT_EQ(job.now(), seconds{20});
 }
 
 TEST(JobMachine, TheDeathOfTheKeeperEndsTheJob) {

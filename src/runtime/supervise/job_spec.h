@@ -101,6 +101,8 @@ struct JobSpec {
   // Not empty: this command is started once, warms up and ranks are forked from it
   // (template_server.h); `command` is what they get as argv.
   std::vector<std::string> template_command;
+  // A template that has not forked a rank by then is killed, and the job ends (exit code 124).
+  Nanos template_limit = std::chrono::minutes{5};
   std::string directory;                           // empty = the supervisor's
   std::map<std::string, std::string> environment;  // base of every rank
   bool stdin_to_all = false;  // torchrun: all ranks share stdin; otherwise only rank 0 has it

@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/units.h"
 #include "net/reactor.h"
 #include "net/socket.h"
 #include "runtime/rendezvous/tcp_store_server.h"
@@ -24,6 +25,7 @@
 #include "runtime/supervise/job_machine.h"
 #include "runtime/supervise/line_assembler.h"
 #include "runtime/supervise/log_pump.h"
+#include "sys/process_tree.h"
 #include "trace/vocabulary.h"
 
 namespace muster {
@@ -139,6 +141,8 @@ struct Supervisor::Impl {
   int templates_started = 0;
   bool template_lost = false;
   int templates_replaced = 0;  // in this attempt
+  bool template_warm = false;  // it has forked a rank
+  std::string template_late;   // why the current one was killed before it was warm
   int requested_stop = 0;
   size_t placed = 0;
   bool wave_open = false;  // exits that have come are still being taken
@@ -198,7 +202,8 @@ struct Supervisor::Impl {
     if (spec.template_command.empty()) return {};
     SpawnSpec start;
     start.id = kTemplateId + static_cast<uint64_t>(templates_started++);
-    template_lost = false;
+    template_lost = template_warm = false;
+    template_late.clear();
     start.argv = spec.template_command;
     for (const auto& [name, value] : spec.environment)
       start.environment.push_back(name + "=" + value);
@@ -206,7 +211,18 @@ struct Supervisor::Impl {
     start.directory = spec.directory;
     start.stdout_fd = spec.logs.err_fd;
     start.stderr_fd = spec.logs.err_fd;
+    reactor->after(spec.template_limit, [this, id = start.id] { judge_template(id); });
     return seams.spawner.start_template(start);
+  }
+
+  // Ranks wait for a template that warms up, and nothing else watches over it.
+  void judge_template(uint64_t id) {
+    const bool current = id == kTemplateId + static_cast<uint64_t>(templates_started - 1);
+    if (!current || template_warm || template_lost || over) return;
+    template_late =
+        "the template process was not warm after " + format_duration(spec.template_limit);
+    seams.log.error("the template process hangs", {{"reason", template_late}});
+    check(seams.spawner.signal(id, SIGKILL, SignalScope::group));
   }
 
   // --- running
@@ -298,6 +314,7 @@ struct Supervisor::Impl {
     worker.view.pid = event.pid;
     worker.view.running = true;
     worker.pidfd = std::move(event.pidfd);
+    if (worker.template_serial == templates_started) template_warm = true;
     this->event(event_kind::kRankStart, {{"pid", event.pid}}, worker.view.attempt.value,
                 worker.view.rank.value, event.when);
     JobEvent started{JobEvent::Kind::started};
@@ -318,7 +335,9 @@ struct Supervisor::Impl {
     const bool template_gone = event.error == EPIPE || event.error == ESRCH;
     if (found == workers.end() || spec.template_command.empty() || !template_gone) return false;
     const WorkerView view = found->second.view;
-    if (view.attempt.value == 0) return false;
+    if (view.attempt.value == 0 || !template_late.empty()) return false;
+    const auto rank = machine.rank_of(event.id);
+    if (rank && machine.rank(*rank).killed) return false;      // it was not to start any more
     if (found->second.template_serial == templates_started) {  // nobody has replaced it yet
       if (templates_replaced == kTemplateReplacements) return false;
       ++templates_replaced;
@@ -345,8 +364,8 @@ struct Supervisor::Impl {
     }
     JobEvent failed{JobEvent::Kind::start_failed};
     failed.id = event.id;
-    failed.error = event.error;
-    failed.text = event.text;
+    failed.error = template_late.empty() ? event.error : ETIMEDOUT;
+    failed.text = template_late.empty() ? event.text : template_late;
     failed.now = event.when;
     feed(std::move(failed));
   }
@@ -636,7 +655,10 @@ struct Supervisor::Impl {
       ++running;
       const ProgressSnapshot progress = read_progress(worker.trace->progress());
       const auto verdict = worker.judge->look(progress, now);
-      if (verdict) silent.push_back({worker.view.rank.value, progress, *verdict});
+      if (!verdict) continue;
+      SilentRank& rank = silent.emplace_back();
+      rank = {worker.view.rank.value, progress, *verdict, is_stopped(worker.view.pid)};
+      if (rank.stopped) rank.what += "; the process is stopped (SIGSTOP or a debugger)";
     }
     const std::vector<SilentRank> culprits = hang_culprits(silent, running);
     observer->ticked(views);

@@ -224,6 +224,31 @@ TEST_F(SupervisorTest, ASilentRankIsAHangAndRestarts) {
   EXPECT_EQ(report->exit_code, 0) << report->to_json();
 }
 
+TEST_F(SupervisorTest, AStoppedRankIsTheOneThatHangs) {
+  struct Stop : JobObserver {
+    void worker_started(const WorkerView& view) override {
+      view.trace->progress().worker.waiting.store(1);  // all in one collective
+      if (view.rank.value == 1 && view.attempt.value == 0) kill(view.pid, SIGSTOP);
+    }
+  } stop;
+  JobSpec spec = shell(3, "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || sleep 1000");
+  spec.restart.scope = RestartScope::group;
+  spec.restart.max_restarts = 1;
+  spec.trace.emplace();
+  spec.trace->rings = 1;
+  spec.trace->slots = 1 << 10;
+  spec.tick = std::chrono::milliseconds{5};
+  spec.hang.enabled = true;
+  spec.hang.start_limit = std::chrono::milliseconds{1000};
+  spec.hang.confirm = std::chrono::milliseconds{500};
+  const auto report = run(spec, &stop);
+  ASSERT_TRUE(report.ok());
+  ASSERT_EQ(report->causes.size(), 1U) << report->to_json();
+  EXPECT_EQ(report->causes[0].culprits, std::vector<int32_t>{1});
+  EXPECT_NE(report->causes[0].reason.find("is stopped (SIGSTOP"), std::string::npos)
+      << report->causes[0].reason;
+}
+
 // --- templates
 
 JobSpec from_template(JobSpec spec, const std::string& what) {
@@ -279,6 +304,40 @@ TEST_F(SupervisorTest, ATemplateWithThreadsIsRefusedByName) {
   EXPECT_EQ(report->first_cause->kind, CauseKind::start_failed);
   EXPECT_NE(report->first_cause->reason.find("other threads"), std::string::npos)
       << report->first_cause->reason;
+}
+
+TEST_F(SupervisorTest, ATemplateThatHangsWhileItWarmsUpEndsTheJob) {
+  JobSpec spec = from_template(shell(2, ""), "plain");
+  spec.template_command.push_back("hang");
+  spec.template_limit = std::chrono::milliseconds{300};
+  spec.restart.scope = RestartScope::group;
+  spec.restart.max_restarts = 3;
+  const auto report = run(spec);
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->exit_code, kExitHang);
+  EXPECT_EQ(report->restarts, 0);
+  EXPECT_EQ(report->first_cause->kind, CauseKind::start_failed);
+  EXPECT_NE(report->first_cause->reason.find("was not warm after 300 ms"), std::string::npos)
+      << report->first_cause->reason;
+}
+
+TEST_F(SupervisorTest, AStopDoesNotWaitForATemplateThatWarmsUp) {
+  JobSpec spec = from_template(shell(2, ""), "plain");
+  spec.template_command.push_back("hang");
+  spec.stop.stop_grace = std::chrono::minutes{30};
+  spec.tick = std::chrono::milliseconds{5};
+  spec.trace.emplace();
+  spec.trace->rings = 1;
+  spec.trace->slots = 1 << 10;
+  auto spawner = RealSpawner::start({});
+  StopWhenReady observer;
+  observer.ready = "/";
+  Supervisor supervisor({clock_, random_, log_, **spawner}, spec, &observer);
+  observer.supervisor = &supervisor;
+  const auto report = supervisor.run();
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->exit_code, 128 + SIGTERM);
+  EXPECT_EQ(report->verdict, "stopped by SIGTERM");
 }
 
 TEST_F(SupervisorTest, ATemplateThatCannotStartIsTheCause) {

@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
   std::thread extra;
   if (argc > 1 && std::strcmp(argv[1], "with-thread") == 0)
     extra = std::thread([] { sleep(1000); });
+  if (argc > 1 && std::strcmp(argv[1], "hang") == 0) sleep(1000);
   g_template = getpid();
   const auto child = muster::serve_template();
   if (!child.ok()) _exit(3);

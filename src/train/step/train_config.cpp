@@ -98,6 +98,9 @@ void add_train(Schema& s) {
           "\"0\" = no limit");
   s.duration("train.hang_timeout", Nanos{0}, Nanos{0}, kLong,
              "a worker without progress for so long is stopped; \"0s\" = learned from its steps");
+  s.duration(
+      "train.warm_up_timeout", std::chrono::minutes{5}, std::chrono::milliseconds{1}, kLong,
+      "reading corpus and tokenizer before the first step may take so long, or the run ends");
   s.duration("train.comm_timeout", std::chrono::minutes{5}, std::chrono::milliseconds{1}, kLong,
              "a collective that lasts longer fails and names the missing rank");
   s.integer("train.stop_after", 0, 0, int64_t{1} << 40,
@@ -262,6 +265,7 @@ TrainSettings train_settings(const Config& c) {
   t.threads = c.integer("train.threads");
   t.memory_budget = c.bytes("train.memory_budget");
   t.hang_timeout = c.duration("train.hang_timeout");
+  t.warm_up_timeout = c.duration("train.warm_up_timeout");
   t.comm_timeout = c.duration("train.comm_timeout");
   t.max_bad_steps = c.integer("train.max_bad_steps");
   t.stop_after = c.integer("train.stop_after");

@@ -62,6 +62,7 @@ struct TrainSettings {
   int64_t threads = 1;        // per worker
   Bytes memory_budget{0};     // per worker, for activations and gradients of a step; 0 = no limit
   Nanos hang_timeout{0};      // without progress; 0 = learned from the step time
+  Nanos warm_up_timeout{0};   // of the template process
   Nanos comm_timeout{0};      // of one collective
   int64_t max_bad_steps = 3;  // non-finite steps in a row that end the run
   int64_t stop_after = 0;     // save and stop after this step, as on SIGTERM; 0 = run to the end
