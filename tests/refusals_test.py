@@ -63,7 +63,7 @@ class Refusals(unittest.TestCase):
         trained = muster.run("train", config, "--run-dir", run, "--workers", 1, "--set", "run.max_restarts=0")
         self.assertIn("checkpoint writes: ", trained.stderr)
         report = (run / "report.md").read_text()
-        self.assertRegex(report, r"checkpoint writes.*(io_uring|threads)")
+        self.assertRegex(report, r"checkpoint writes.*(io\\_uring|threads)")
         [checkpoint] = sorted((run / "checkpoints").glob("step-*"))[-1:]
 
         for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):
