@@ -26,6 +26,11 @@ struct Arguments {
   bool json = false;
 };
 
+Sampling sampling_of(const Arguments& arguments) {
+  return {arguments.temperature, arguments.top_k, arguments.top_p,
+          static_cast<uint64_t>(arguments.seed.value_or(0))};
+}
+
 struct Text {
   std::string text;
   int64_t tokens = 0;
@@ -47,9 +52,7 @@ Result<Text> run(World& world, const Arguments& arguments) {
                                              arguments.suffix.value_or("")));
   }
   request.max_tokens = arguments.max_tokens;
-  request.sampling = {arguments.temperature, arguments.top_k, arguments.top_p,
-                      static_cast<uint64_t>(arguments.seed.value_or(0))};
-  MUSTER_TRY(validate(request.sampling));
+  request.sampling = sampling_of(arguments);
   MUSTER_TRY(const int32_t end_of_text, end_of_text_id(tokenizer));
   request.stop = {end_of_text};
   const int threads = static_cast<int>(arguments.threads);
@@ -118,6 +121,10 @@ int generate_main(World& world, const std::vector<std::string>& words) {
   if (arguments.threads < 1 || arguments.threads > kMostThreads) {
     fmt::print(stderr, "muster generate: --threads {} is not between 1 and {}\n", arguments.threads,
                kMostThreads);
+    return kExitUsage;
+  }
+  if (const Status valid = validate(sampling_of(arguments)); !valid.ok()) {
+    fmt::print(stderr, "muster generate: {}\n", valid.error().to_string());
     return kExitUsage;
   }
   const auto text = run(world, arguments);

@@ -43,15 +43,13 @@ struct Scored {
   size_t replaced = 0;  // invalid UTF-8 sequences of the text
 };
 
+// Scores `ids`, or without any the text file.
 template <class T>
-Result<Scored> run(World& world, const Arguments& arguments) {
+Result<Scored> run(World& world, const Arguments& arguments, std::vector<int32_t> ids) {
   RealFiles files("");
   MUSTER_TRY(auto loaded, load_checkpoint<T>(files, arguments.checkpoint));
   Scored scored;
-  std::vector<int32_t> ids;
-  if (!arguments.tokens.empty()) {
-    MUSTER_TRY(ids, parse_ids(arguments.tokens));
-  } else {
+  if (arguments.tokens.empty()) {
     if (!loaded.tokenizer) {
       return Error(Code::invalid_argument,
                    "the checkpoint has no tokenizer, so it can only score --tokens");
@@ -121,7 +119,13 @@ int score_main(World& world, const std::vector<std::string>& words) {
                arguments.stride);
     return kExitUsage;
   }
-  const auto scored = f64 ? run<double>(world, arguments) : run<float>(world, arguments);
+  const auto ids = parse_ids(arguments.tokens);
+  if (!ids.ok()) {
+    fmt::print(stderr, "muster score: {}\n", ids.error().to_string());
+    return kExitUsage;
+  }
+  const auto scored =
+      f64 ? run<double>(world, arguments, *ids) : run<float>(world, arguments, *ids);
   if (!scored.ok()) {
     fmt::print(stderr, "muster score: {}\n", scored.error().to_string());
     return kExitFailed;
