@@ -1,5 +1,6 @@
 // muster: makes the real seams, finds the verb, runs it.
 #include <cstdio>
+#include <new>
 #include <string>
 
 #include "app/cli/options.h"
@@ -32,7 +33,12 @@ int main(int argc, char** argv) {
     if (words[0] != verb.name) continue;
     muster::ProcessSeams seams;
     muster::World world = seams.world();
-    return verb.main(world, {words.begin() + 1, words.end()});
+    try {
+      return verb.main(world, {words.begin() + 1, words.end()});
+    } catch (const std::bad_alloc&) {
+      std::fprintf(stderr, "muster %s: out of memory\n", verb.name);
+      return muster::kExitFailed;
+    }
   }
   std::fprintf(stderr, "muster: unknown verb '%s'\n\n", words[0].c_str());
   print_usage(stderr);

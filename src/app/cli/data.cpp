@@ -100,9 +100,7 @@ int data_main(World& world, const std::vector<std::string>& words) {
     out["files"] = c.files;
     out["documents"] = {{"train", c.documents}, {"held_out", c.held_out_documents}};
     out["bytes"] = {{"train", c.bytes}, {"held_out", c.held_out_bytes}};
-    out["skipped"] = {{"links", c.skipped_links},           {"not_utf8", c.skipped_not_utf8},
-                      {"unreadable", c.skipped_unreadable}, {"empty", c.skipped_empty},
-                      {"bad_lines", c.skipped_bad_lines},   {"run_directories", c.skipped_runs}};
+    for (const CorpusCounts::Skipped& s : c.skipped()) out["skipped"][s.key] = s.count;
     out["vocabulary"] = found->vocabulary;
     out["tokens"] = found->tokens;
     out["bytes_per_token"] = bytes_per_token;
@@ -115,11 +113,7 @@ int data_main(World& world, const std::vector<std::string>& words) {
   fmt::print("train        {} documents, {}\n", c.documents, format_bytes(Bytes{c.bytes}));
   fmt::print("held out     {} documents, {}\n", c.held_out_documents,
              format_bytes(Bytes{c.held_out_bytes}));
-  fmt::print(
-      "skipped      {} symbolic links, {} not UTF-8, {} unreadable, {} empty, {} bad lines, {} run "
-      "directories\n",
-      c.skipped_links, c.skipped_not_utf8, c.skipped_unreadable, c.skipped_empty,
-      c.skipped_bad_lines, c.skipped_runs);
+  fmt::print("skipped      {}\n", c.skipped_text());
   fmt::print("tokenizer    {} tokens, {}\n", found->vocabulary, found->tokenizer);
   fmt::print("tokens       {} an epoch, {:.2f} bytes each, {} sequences\n", found->tokens,
              bytes_per_token, found->sequences);

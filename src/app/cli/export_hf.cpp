@@ -13,6 +13,8 @@
 namespace muster {
 namespace {
 
+constexpr std::string_view kTokenizerConfigFile = "tokenizer_config.json";
+
 struct Exported {
   int64_t parameters = 0;
   int64_t step = 0;
@@ -29,9 +31,14 @@ std::string tokenizer_config() {
 
 Result<Exported> export_model(const std::string& from, const std::string& to) {
   RealFiles files("");
-  if (files.stat(join_path(to, kModelConfigFile)).ok())
-    return Error(Code::already_exists,
-                 fmt::format("{} holds a model already; give another folder", to));
+  // What is written here, and what transformers would read beside it.
+  for (const std::string_view name :
+       {kModelConfigFile, std::string_view("model.safetensors"),
+        std::string_view("model.safetensors.index.json"), kTokenizerFile, kTokenizerConfigFile}) {
+    if (files.stat(join_path(to, name)).ok())
+      return Error(Code::already_exists,
+                   fmt::format("{} is there already; give another folder", join_path(to, name)));
+  }
   MUSTER_TRY(CheckpointReader reader, CheckpointReader::open(files, from));
   MUSTER_TRY(const ModelConfig config, read_checkpoint_config(reader));
   MUSTER_TRY(const ModelSpec spec, make_model_spec(config, Real::f32));
@@ -48,8 +55,7 @@ Result<Exported> export_model(const std::string& from, const std::string& to) {
   const auto tokenizer = reader.attachment(kTokenizerFile);
   if (tokenizer.ok()) {
     MUSTER_TRY(write_file_durably(files, join_path(to, kTokenizerFile), *tokenizer));
-    MUSTER_TRY(
-        write_file_durably(files, join_path(to, "tokenizer_config.json"), tokenizer_config()));
+    MUSTER_TRY(write_file_durably(files, join_path(to, kTokenizerConfigFile), tokenizer_config()));
     result.tokenizer = true;
   } else if (tokenizer.error().code() != Code::not_found) {
     return tokenizer.error();
@@ -64,8 +70,9 @@ int export_hf_main(World&, const std::vector<std::string>& arguments) {
   bool json = false;
   Options options("export-hf", "write a checkpoint's model as a Hugging Face folder");
   options.positional("DIR", from, "a checkpoint folder");
-  options.value("-o,--output", to,
-                "the folder to write: config.json, model.safetensors, tokenizer.json");
+  options.value(
+      "-o,--output", to,
+      "the folder to write: config.json, model.safetensors, tokenizer.json; none may be there");
   options.flag("--json", json, "one JSON object on standard output");
   options.footer(
       "Exit codes: 0 exported, 1 the checkpoint is damaged or the folder cannot be written, 2 the "

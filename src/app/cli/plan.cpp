@@ -7,6 +7,8 @@
 #include "app/cli/options.h"
 #include "app/cli/read_config.h"
 #include "app/cli/verb.h"
+#include "app/train/prepare_run.h"
+#include "sys/real_files.h"
 #include "train/step/plan_step.h"
 #include "train/step/print.h"
 #include "train/step/train_config.h"
@@ -41,7 +43,11 @@ struct RateOptions {
   }
 };
 
-Result<PlannedStep> plan(const TrainConfig& config, int64_t rank) {
+Result<PlannedStep> plan(TrainConfig config, int64_t rank) {
+  // As a worker does (train/loop/warm.h): a tokenizer that is there decides the embedding's rows.
+  RealFiles files("");
+  MUSTER_TRY(const auto tokenizer, given_tokenizer(files, config.data.tokenizer));
+  if (tokenizer) config.model.vocab_size = tokenizer->vocabulary_size();
   return plan_step(config, static_cast<int>(config.run.workers),
                    Rank{static_cast<int32_t>(std::clamp<int64_t>(rank, -1, 1 << 20))});
 }

@@ -18,10 +18,13 @@ constexpr const char* kFooter =
     "exit codes: 0 all ranks ended with 0; otherwise the code of the rank that failed first, or\n"
     "  128 + n if it died by signal n (also when muster was stopped by signal n);\n"
     "  2 wrong arguments, 1 the job could not be set up (for example a port in use),\n"
-    "  124 a rank hung, 125 the keeper process died, 126 program not executable, 127 not found.\n"
+    "  125 the keeper process died, 126 program not executable, 127 not found.\n"
     "A first SIGINT or SIGTERM is passed on to the ranks, SIGKILL follows after --stop-grace-ms; "
     "a\n"
     "second one kills at once.";
+
+constexpr int64_t kMostRestarts = 1 << 20;           // as run.max_restarts of muster train
+constexpr int64_t kMostGraceMs = 1'000'000'000'000;  // 32 years, in the 64 bits of nanoseconds
 
 struct Arguments {
   int64_t ranks = 0;
@@ -45,8 +48,11 @@ Result<RestartPolicy> restart_policy(const Arguments& arguments) {
     return Error(Code::invalid_argument,
                  "--restart is rank, group or never, not '" + arguments.restart + "'");
   const bool restarts = policy.scope != RestartScope::never;
-  if (arguments.max_restarts && *arguments.max_restarts < 0)
-    return Error(Code::invalid_argument, "--max-restarts cannot be negative");
+  if (arguments.max_restarts &&
+      (*arguments.max_restarts < 0 || *arguments.max_restarts > kMostRestarts))
+    return Error(Code::invalid_argument, "--max-restarts is a number from 0 to " +
+                                             std::to_string(kMostRestarts) + ", not " +
+                                             std::to_string(*arguments.max_restarts));
   if (arguments.max_restarts && !restarts)
     return Error(Code::invalid_argument, "--max-restarts needs --restart rank or group");
   policy.max_restarts = restarts ? static_cast<int>(arguments.max_restarts.value_or(3)) : 0;
@@ -62,8 +68,11 @@ Result<JobSpec> job_spec(const Arguments& arguments, const World& world) {
     return Error(Code::invalid_argument,
                  "no command; write it after --, as in: "
                  "muster run -n 4 -- ./program");
-  if (arguments.fail_grace_ms < 0 || arguments.stop_grace_ms < 0)
-    return Error(Code::invalid_argument, "a grace time cannot be negative");
+  for (const int64_t grace : {arguments.fail_grace_ms, arguments.stop_grace_ms})
+    if (grace < 0 || grace > kMostGraceMs)
+      return Error(Code::invalid_argument, "a grace time is from 0 to " +
+                                               std::to_string(kMostGraceMs) +
+                                               " milliseconds, not " + std::to_string(grace));
   JobSpec spec;
   spec.ranks = static_cast<int>(arguments.ranks);
   spec.command = arguments.command;

@@ -148,9 +148,8 @@ int train(World& world, const std::vector<std::string>& arguments) {
   if (!trained) return fail(trained.error());
   if (const Status written = write_tokenizer(files, output, *trained); !written)
     return fail(written.error());
-  const int64_t skipped = counts.skipped_links + counts.skipped_not_utf8 +
-                          counts.skipped_unreadable + counts.skipped_empty +
-                          counts.skipped_bad_lines + counts.skipped_runs;
+  int64_t skipped = 0;
+  for (const CorpusCounts::Skipped& s : counts.skipped()) skipped += s.count;
   if (json) {
     nlohmann::ordered_json out = {{"tokenizer", output},
                                   {"vocabulary_size", trained->vocabulary_size()},

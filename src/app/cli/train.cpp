@@ -16,6 +16,7 @@
 #include "app/train/run_report.h"
 #include "app/train/train_observer.h"
 #include "base/units.h"
+#include "ckpt/shard_writer.h"
 #include "data/cache_folder.h"
 #include "runtime/supervise/supervisor.h"
 #include "store/event_log.h"
@@ -35,12 +36,14 @@ constexpr const char* kFooter =
     "run directory were refused;\n"
     "  2 wrong arguments; 93 the run would fail again the same way (a checkpoint of other settings "
     "or data,\n"
-    "  steps that are not finite, no room for the last state); 124 a worker hung, or the warm-up "
-    "before the first one did; 128 + n stopped "
-    "by signal n, or a worker\n"
-    "  died of it and restarts are used up. A start that is refused leaves the run directory as it "
-    "was. SIGINT or SIGTERM\n"
-    "  saves a checkpoint and stops; a second one kills at once. --resume goes on.";
+    "  steps that are not finite, no room for the last state); 124 a worker hung, or their "
+    "warm-up; 125 the keeper "
+    "process died; 126 the\n"
+    "  trainer program is not executable, 127 it is not found; 128 + n stopped by signal n, or a "
+    "worker died of it and\n"
+    "  restarts are used up. A start that is refused leaves the run directory as it was. SIGINT or "
+    "SIGTERM saves a\n"
+    "  checkpoint and stops; a second one kills at once. --resume goes on.";
 
 struct Arguments {
   std::string config;
@@ -73,7 +76,7 @@ class TrainVerb {
 
  private:
   Status resolve();
-  Status check_injections() const;
+  Status check_arguments() const;
   void state(const std::string& name, const std::string& value);
   Result<Warm> admit();
   Status write_run(const Warm& warm);
@@ -91,6 +94,7 @@ class TrainVerb {
   std::unique_ptr<FileLock> lock_;
   std::vector<ReportFact> facts_;
   std::vector<std::string> problems_;
+  bool root_given_ = false;  // by --run-dir or run.dir
 };
 
 // Settings from file, environment, --set and the verb's own flags, which are --set in short.
@@ -106,13 +110,17 @@ Status TrainVerb::resolve() {
   MUSTER_TRY(const TrainConfig typed, make_train_config(*config_));
   typed_.emplace(typed);
   std::string root = arguments_.run_dir.value_or(typed.run.dir);
-  if (root.empty()) root = default_run_dir(world_, arguments_.config);
+  root_given_ = !root.empty();
+  if (!root_given_) root = default_run_dir(world_, arguments_.config);
   run_.emplace(std::move(root));
   return {};
 }
 
-// Before anything is written: an injection that cannot be meant is a wrong argument.
-Status TrainVerb::check_injections() const {
+// Before anything is written. What the command line asks for cannot be meant.
+Status TrainVerb::check_arguments() const {
+  if (arguments_.resume && !root_given_)
+    return Error(Code::invalid_argument,
+                 "--resume needs the folder of a run: give --run-dir or set run.dir");
   for (const std::string& text : arguments_.injections) {
     MUSTER_TRY(const Injection injection, parse_injection(text));
     if (injection.rank.value >= typed_->run.workers) {
@@ -214,6 +222,9 @@ Result<JobReport> TrainVerb::supervise(JobSpec spec, LivePanel& panel) {
   MUSTER_TRY(auto spawner,
              RealSpawner::start({disabled == world_.environment.end() ? "" : disabled->second}));
   facts_.push_back({"process teardown", spawner->kill_method()});
+  // Of this process, but workers have the same kernel, user and folder.
+  const auto engine = ShardWriter::probe_engine(files_, run_->root());
+  state("checkpoint writes", engine.ok() ? *engine : engine.error().to_string());
   MUSTER_TRY(EventLog events, EventLog::open(run_->events(), world_.clock));
   TrainObserver observer(world_.clock, files_, *run_, panel, events, typed_->train.steps);
   Supervisor supervisor({world_.clock, world_.random, world_.log, *spawner, &events},
@@ -228,11 +239,13 @@ int TrainVerb::conclude(JobReport job) {
   job.exit_code = train_exit_code(files_, *run_, job);
   RunFacts facts{*run_,     stem(arguments_.config), job, setting_origins(*config_), facts_,
                  problems_, typed_->run.workers};
-  const RunSummary summary = summarize_run(files_, facts);
+  RunSummary summary = summarize_run(files_, facts);
   const ReportInput& report = summary.report;
+  int written_reports = 0;
   for (const auto& [path, text] : {std::pair{run_->report_markdown(), report_markdown(report)},
                                    std::pair{run_->report_html(), report_html(report)}}) {
     const Status written = write_file_durably(files_, path, text);
+    written_reports += written.ok() ? 1 : 0;
     if (!written.ok()) fmt::print(stderr, "muster train: {}\n", written.error().to_string());
   }
   FILE* out = text_out();
@@ -243,23 +256,31 @@ int TrainVerb::conclude(JobReport job) {
   fmt::print(out, "\n{}\n", report.outcome);
   if (report.validation_bits_per_byte)
     fmt::print(out, "held-out bits per byte: {:.4f}\n", *report.validation_bits_per_byte);
-  fmt::print(out, "report: {} and {}\n", run_->report_html(), run_->report_markdown());
+  if (written_reports > 0)
+    fmt::print(out, "report: {} and {}\n", run_->report_html(), run_->report_markdown());
   if (job.exit_code != 0) {
     if (job.first_cause) fmt::print(stderr, "muster train: {}\n", job.first_cause->to_string());
-    if (job.exit_code == kExitHang && job.first_cause->kind == CauseKind::start_failed)
+    if (job.exit_code == kExitHang && job.first_cause &&
+        job.first_cause->kind == CauseKind::start_failed)
       fmt::print(stderr, "muster train: raise train.warm_up_timeout if the corpus needs longer\n");
     fmt::print(stderr, "muster train: {}; logs in {}; {} with --resume --run-dir {}\n", job.verdict,
                run_->logs(),
                job.exit_code == kExitNoRestart ? "mend the cause, then go on" : "go on",
                run_->root());
   }
+  // The run is there, but what was promised of it is not.
+  if (written_reports == 0 && job.exit_code == 0)
+    summary.json["exit_code"] = job.exit_code = kExitFailed;
   if (arguments_.json) fmt::print("{}\n", summary.json.dump());
   return job.exit_code;
 }
 
 Result<int> TrainVerb::run() {
   MUSTER_TRY(resolve());
-  MUSTER_TRY(check_injections());
+  if (const Status meant = check_arguments(); !meant.ok()) {
+    fmt::print(stderr, "muster train: {}\n", meant.error().to_string());
+    return kExitUsage;
+  }
   MUSTER_TRY(JobSpec spec, job_spec());
   {
     MUSTER_TRY(const Warm warm, admit());
@@ -288,17 +309,14 @@ int train_main(World& world, const std::vector<std::string>& words) {
   options.value("--steps", arguments.steps, "optimizer steps (train.steps)");
   options.value("--seed", arguments.seed, "train.seed");
   options.value("--run-dir", arguments.run_dir, "folder of the run (default: runs/NAME-TIME)");
-  options.flag("--resume", arguments.resume, "go on from the newest valid checkpoint of --run-dir");
+  options.flag("--resume", arguments.resume,
+               "go on from the newest valid checkpoint of --run-dir (or run.dir)");
   options.values("--set", arguments.sets, "override a setting: key=value (repeatable)");
   options.values("--inject", arguments.injections,
                  "bring about a fault: kill:rank=R,step=S, hang:…, nan:… (repeatable)");
   options.flag("--json", arguments.json, "one JSON object on standard output at the end");
   options.footer(kFooter);
   if (const auto code = options.parse(words)) return *code;
-  if (arguments.resume && !arguments.run_dir) {
-    fmt::print(stderr, "muster train: --resume needs --run-dir\n");
-    return kExitUsage;
-  }
   const auto code = TrainVerb(world, std::move(arguments)).run();
   if (code.ok()) return *code;
   fmt::print(stderr, "muster train: {}\n", code.error().to_string());

@@ -82,8 +82,14 @@ Status set_aside_job_before(Files& files, const RunDirectory& run) {
                    .context("keep the trace of the job before"));
   }
   MUSTER_TRY(remove_if_there(files, run.result()));
-  for (size_t i = 0; files.stat(run.injection_mark(i)).ok(); ++i)
-    MUSTER_TRY(remove_if_there(files, run.injection_mark(i)));
+  // Whatever indices there are: a mark left behind would keep the next job's injection from acting.
+  const std::string first = run.injection_mark(0);
+  const std::string_view prefix = std::string_view(first).substr(first.rfind('/') + 1);
+  MUSTER_TRY(const auto entries, files.list(run.root()));
+  for (const DirectoryEntry& entry : entries) {
+    if (entry.name.starts_with(prefix.substr(0, prefix.size() - 1)))
+      MUSTER_TRY(remove_if_there(files, join_path(run.root(), entry.name)));
+  }
   return {};
 }
 

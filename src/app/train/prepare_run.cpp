@@ -25,18 +25,21 @@ static Result<Tokenizer> train_on(const Corpus& corpus, const BpeTraining& optio
   return train_bpe(views, options);
 }
 
+Result<std::optional<Tokenizer>> given_tokenizer(Files& files, const std::string& kind) {
+  if (kind == "train") return std::optional<Tokenizer>();
+  MUSTER_TRY(Tokenizer tokenizer, kind == "bytes"
+                                      ? Tokenizer::bytes(code_specials())
+                                      : read_tokenizer(files, kind).context("data.tokenizer"));
+  return std::optional<Tokenizer>(std::move(tokenizer));
+}
+
 Result<PreparedTokenizer> prepare_tokenizer(Files& files, const Clock& clock,
                                             const TrainConfig& config, const Corpus& corpus,
                                             const std::string& cache, int threads) {
   const std::string& kind = config.data.tokenizer;
-  if (kind == "bytes") {
-    MUSTER_TRY(Tokenizer tokenizer, Tokenizer::bytes(code_specials()));
-    return PreparedTokenizer{std::move(tokenizer), "bytes"};
-  }
-  if (kind != "train") {
-    MUSTER_TRY(Tokenizer tokenizer, read_tokenizer(files, kind).context("data.tokenizer"));
-    return PreparedTokenizer{std::move(tokenizer), "read from " + kind};
-  }
+  MUSTER_TRY(std::optional<Tokenizer> given, given_tokenizer(files, kind));
+  if (given)
+    return PreparedTokenizer{*std::move(given), kind == "bytes" ? kind : "read from " + kind};
   BpeTraining options;
   options.vocabulary_size = static_cast<uint32_t>(config.data.vocabulary);
   options.specials = code_specials();
@@ -64,18 +67,7 @@ std::string corpus_text(const Corpus& corpus) {
   const CorpusCounts& c = corpus.counts();
   std::string text = fmt::format("{} documents, {}; {} held out", c.documents,
                                  format_bytes(Bytes{c.bytes}), c.held_out_documents);
-  std::vector<std::string> skipped;
-  const auto add = [&](int64_t count, const char* what) {
-    if (count > 0) skipped.push_back(fmt::format("{} {}", count, what));
-  };
-  add(c.skipped_links, "symbolic links");
-  add(c.skipped_not_utf8, "not UTF-8");
-  add(c.skipped_unreadable, "unreadable");
-  add(c.skipped_empty, "empty");
-  add(c.skipped_bad_lines, "bad lines");
-  add(c.skipped_runs, "run directories");
-  if (!skipped.empty()) text += fmt::format("; skipped {}", fmt::join(skipped, ", "));
-  return text + "; fingerprint " + corpus.fingerprint().hex();
+  return text + "; skipped " + c.skipped_text() + "; fingerprint " + corpus.fingerprint().hex();
 }
 
 std::vector<SettingOrigin> setting_origins(const Config& config) {

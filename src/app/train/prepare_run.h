@@ -2,6 +2,8 @@
 // and the tokenizer.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,9 @@ struct PreparedTokenizer {
 Result<PreparedTokenizer> prepare_tokenizer(Files& files, const Clock& clock,
                                             const TrainConfig& config, const Corpus& corpus,
                                             const std::string& cache_folder, int threads);
+
+// The tokenizer that `data.tokenizer` names: bytes or a file; nothing when it is to be trained.
+Result<std::optional<Tokenizer>> given_tokenizer(Files& files, const std::string& kind);
 
 // "38 documents, 10 KiB; 2 held out; skipped 1 not UTF-8; fingerprint …"
 std::string corpus_text(const Corpus& corpus);

@@ -53,13 +53,13 @@ Result<Text> run(World& world, const Arguments& arguments) {
   MUSTER_TRY(const int32_t end_of_text, end_of_text_id(tokenizer));
   request.stop = {end_of_text};
   const int threads = static_cast<int>(arguments.threads);
-  const int64_t context = loaded.model->config().context;
+  const int64_t capacity = most_tokens(request, loaded.model->config().context);
   const auto isa = world.environment.find("MUSTER_ISA");
   MUSTER_TRY(auto engine,
              Engine::make(threads,
-                          StraightPass<float>::arena_bytes(loaded.model->spec(), context, threads),
+                          StraightPass<float>::arena_bytes(loaded.model->spec(), capacity, threads),
                           isa == world.environment.end() ? "" : isa->second));
-  Decoder<float> decoder(*loaded.model, engine->exec(), context);
+  MUSTER_TRY(auto decoder, Decoder<float>::make(*loaded.model, engine->exec(), capacity));
   StreamDecoder stream(tokenizer, true);
   Text result;
   std::optional<Error> failure;
@@ -109,10 +109,15 @@ int generate_main(World& world, const std::vector<std::string>& words) {
   if (const auto code = options.parse(words)) return *code;
   const bool infill = arguments.prefix || arguments.suffix;
   if (arguments.checkpoint.empty() || arguments.prompt.has_value() == infill ||
-      arguments.max_tokens < 0 || arguments.threads < 1) {
+      arguments.max_tokens < 0) {
     fmt::print(stderr,
                "muster generate: give --checkpoint DIR and either --prompt TEXT or --prefix TEXT "
-               "--suffix TEXT\n");
+               "--suffix TEXT; --max-tokens is not negative\n");
+    return kExitUsage;
+  }
+  if (arguments.threads < 1 || arguments.threads > kMostThreads) {
+    fmt::print(stderr, "muster generate: --threads {} is not between 1 and {}\n", arguments.threads,
+               kMostThreads);
     return kExitUsage;
   }
   const auto text = run(world, arguments);

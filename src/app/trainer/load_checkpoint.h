@@ -26,6 +26,8 @@ struct LoadedModel {
 template <class T>
 Result<LoadedModel<T>> load_checkpoint(Files& files, const std::string& folder);
 
+inline constexpr int64_t kMostThreads = 1024;  // as train.threads
+
 // Threads, scratch and instruction set for strict kernels.
 class Engine {
  public:

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <new>
 
 #include "app/cli/options.h"
 #include "app/cli/process.h"
@@ -24,7 +25,12 @@ int run(const std::vector<std::string>& words) {
   for (const Verb& verb : kVerbs) {
     if (words.empty() || words[0] != verb.name) continue;
     World world = seams.world();
-    return verb.main(world, {words.begin() + 1, words.end()});
+    try {
+      return verb.main(world, {words.begin() + 1, words.end()});
+    } catch (const std::bad_alloc&) {
+      std::fprintf(stderr, "muster-trainer %s: out of memory\n", verb.name);
+      return kExitFailed;
+    }
   }
   std::fprintf(stderr, "usage: muster-trainer VERB [OPTIONS]\n\n");
   for (const Verb& verb : kVerbs) std::fprintf(stderr, "  %-10s %s\n", verb.name, verb.summary);

@@ -97,17 +97,28 @@ int score_main(World& world, const std::vector<std::string>& words) {
                 "a text file; <|endoftext|> is put before it, and invalid UTF-8 is read as U+FFFD");
   options.value("--dtype", arguments.dtype, "float32 (default) or float64");
   options.value("--threads", arguments.threads, "compute threads (default 1)");
-  options.value("--stride", arguments.stride,
-                "tokens between windows of a text longer than the context (default: half of it)");
+  options.value(
+      "--stride", arguments.stride,
+      "tokens between windows of a text longer than the context (default: 0, half of it)");
   options.flag("--json", arguments.json, "one JSON object on standard output");
   options.footer("Exit codes: 0 scored, 1 failed, 2 wrong arguments.");
   if (const auto code = options.parse(words)) return *code;
   const bool f64 = arguments.dtype == "float64";
   if (arguments.checkpoint.empty() || arguments.tokens.empty() == arguments.text_file.empty() ||
-      (!f64 && arguments.dtype != "float32") || arguments.threads < 1) {
+      (!f64 && arguments.dtype != "float32")) {
     fmt::print(stderr,
                "muster score: give --checkpoint DIR, one of --tokens and --text, and --dtype "
                "float32 or float64\n");
+    return kExitUsage;
+  }
+  if (arguments.threads < 1 || arguments.threads > kMostThreads) {
+    fmt::print(stderr, "muster score: --threads {} is not between 1 and {}\n", arguments.threads,
+               kMostThreads);
+    return kExitUsage;
+  }
+  if (arguments.stride < 0) {
+    fmt::print(stderr, "muster score: --stride {} is negative; 0 is half the context\n",
+               arguments.stride);
     return kExitUsage;
   }
   const auto scored = f64 ? run<double>(world, arguments) : run<float>(world, arguments);

@@ -130,7 +130,7 @@ TEST(Model, ImpossibleConfigurationsAreErrors) {
   ModelConfig huge = small(Family::llama);
   huge.vocab_size = huge.hidden_size = 1 << 24;
   huge.context = 8;
-  EXPECT_EQ(Model<float>::make(huge).error().code(), Code::no_space);
+  EXPECT_EQ(Model<float>::make(huge).error().code(), Code::invalid_argument);
 }
 
 TEST(CheckBatch, WhatAModelCannotTakeIsNamed) {
