@@ -267,7 +267,46 @@ class TrainFaults(unittest.TestCase):
         self.assertGreater(result["ledger"]["hang"], 4 * 10**9)
         self.whole("hang", result)
 
+    def test_worker_that_is_stopped(self):
+        process, mark = self.start("sigstop", *ENDLESS, "--set", "train.hang_timeout=2s")
+        self.reach(process, "sigstop", 10)
+        os.kill(self.trainers(mark)[1][1], signal.SIGSTOP)
+
+        def restarted():
+            return any(r["attempt"] == 1 for r in self.steps("sigstop"))
+
+        self.assertTrue(wait_until(lambda: restarted() or process.poll() is not None))
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+        self.assertRegex(err, r"rank 1\b.*\bhangs: no progress for .*the process is stopped")
+        result = json.loads(out)
+        self.assertEqual(result["restarts"], 1)
+        self.exact(result)
+
+    def test_a_warm_up_that_hangs(self):
+        trainer = self.path / "hanging-trainer"
+        trainer.write_text("#!/bin/sh\nexec sleep 1000\n")
+        trainer.chmod(0o755)
+        environment = {"MUSTER_TRAINER": str(trainer)}
+        arguments = ("--run-dir", self.path / "cold", "--set", "train.warm_up_timeout=1s")
+        run = muster.run("train", self.config, *arguments, env=environment, check=False)
+        self.assertEqual(run.returncode, 124, run.stderr)
+        self.assertIn("the template process was not warm after 1.00 s", run.stderr)
+        self.assertIn("raise train.warm_up_timeout", run.stderr)
+
     # --- stopped and gone on with
+
+    def test_a_second_signal_kills_at_once(self):
+        process, mark = self.start("twice", *held(20))
+        self.reach(process, "twice", 19)
+        process.send_signal(signal.SIGINT)
+        with self.assertRaises(subprocess.TimeoutExpired):
+            process.wait(timeout=1)  # it waits for a checkpoint of all ranks
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 128 + signal.SIGINT)
+        self.assertEqual(processes(mark), {})
+        self.whole("twice", json.loads(self.train("twice", "--resume").stdout))
 
     def test_signals_save_and_stop(self):
         stopped = {}
