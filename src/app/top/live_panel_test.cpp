@@ -40,13 +40,13 @@ TEST(LivePanel, APlainStreamGetsWholeLinesAndTheLastState) {
   Pipe pipe;
   SimClock clock;
   LivePanel panel(clock, pipe.write.get(), std::chrono::seconds{10}, 10);
-  panel.show(at_step(1));
-  panel.show(at_step(2));  // within ten seconds and ten steps: no line
-  panel.show(at_step(10));
+  for (int64_t step = 0; step <= 25; ++step) panel.show(at_step(step));
   panel.message("warning: something");
   panel.finish(at_step(100));
+  // The first step, every tenth, the message, the end; no control characters.
   EXPECT_EQ(pipe.rest(), panel_line(at_step(1)) + "\n" + panel_line(at_step(10)) + "\n" +
-                             "warning: something\n" + panel_line(at_step(100)) + "\n");
+                             panel_line(at_step(20)) + "\n" + "warning: something\n" +
+                             panel_line(at_step(100)) + "\n");
 }
 
 // The panel is fed by the thread that watches the workers, so it may not wait for the reader.

@@ -1,11 +1,8 @@
 #include "app/top/panel.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-
-#include "app/top/live_panel.h"
 
 namespace muster {
 namespace {
@@ -62,21 +59,6 @@ TEST(Panel, SparklineScalesToItsRange) {
   EXPECT_EQ(sparkline({1, 2, 3, 4}, 2), "▁█");
   EXPECT_EQ(sparkline({2, NAN, 2}, 10), "▁ ▁");
   EXPECT_EQ(sparkline({}, 10), "");
-}
-
-TEST(LivePanel, APipeGetsPlainLinesWhenStepsPass) {
-  int ends[2];
-  ASSERT_EQ(pipe(ends), 0);
-  SimClock clock;
-  LivePanel panel(clock, ends[1], std::chrono::hours{1}, 10);
-  PanelState s = state();
-  for (s.step = 0; s.step <= 25; ++s.step) panel.show(s);
-  close(ends[1]);
-  std::string text(4096, '\0');
-  text.resize(static_cast<size_t>(std::max<ssize_t>(0, read(ends[0], text.data(), text.size()))));
-  close(ends[0]);
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3) << text;  // steps 1, 10 and 20
-  EXPECT_EQ(text.find('\x1b'), std::string::npos);
 }
 
 }  // namespace
