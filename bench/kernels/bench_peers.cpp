@@ -11,7 +11,7 @@
 namespace muster {
 namespace {
 
-at::Tensor view(float* data, std::vector<int64_t> sizes) {
+at::Tensor view(float* data, const std::vector<int64_t>& sizes) {
   return at::from_blob(data, sizes, at::TensorOptions().dtype(at::kFloat));
 }
 

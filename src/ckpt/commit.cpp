@@ -55,7 +55,7 @@ Result<std::string> begin_checkpoint(Files& files, const std::string& checkpoint
 
 Status abandon_checkpoint(Files& files, const std::string& folder) {
   // The manifest first, for good: what is left after a crash must not look whole.
-  const Status removed = files.remove(join_path(folder, kManifestName));
+  Status removed = files.remove(join_path(folder, kManifestName));
   if (removed.ok()) {
     MUSTER_TRY(files.sync_directory(folder));
   } else if (removed.error().code() != Code::not_found) {

@@ -142,7 +142,7 @@ void ShardWriter::run() {
 class ShardWriter::Stream {
  public:
   Stream(ShardWriter& writer, const ShardPlan& plan, FileHandle file, IoQueue& queue)
-      : writer_(writer), plan_(plan), file_(file), queue_(queue), snapshot_(plan) {
+      : writer_(writer), file_(file), queue_(queue), snapshot_(plan) {
     for (size_t i = 0; i < writer_.slots_.size(); ++i) free_.push_back(i);
   }
 
@@ -223,7 +223,6 @@ class ShardWriter::Stream {
   }
 
   ShardWriter& writer_;
-  const ShardPlan& plan_;
   const FileHandle file_;
   IoQueue& queue_;
   Snapshot snapshot_;

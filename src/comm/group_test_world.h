@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/philox.h"
@@ -30,7 +31,10 @@ inline std::string backend_name(Backend backend) {
 class RankThreads {
  public:
   RankThreads(Backend backend, int world, GroupOptions options)
-      : backend_(backend), world_(world), options_(options), network_(sim_clock_, world) {
+      : backend_(backend),
+        world_(world),
+        options_(std::move(options)),
+        network_(sim_clock_, world) {
     options_.shared_bytes = int64_t{64} << 20;
     if (backend == Backend::shm || backend == Backend::shm_staged) {
       segment_ = std::move(ShmSegment::create(world, options_)).value();

@@ -101,7 +101,8 @@ RealFiles::RealFiles(std::string root, IoEngine engine) : root_(std::move(root))
 
 Result<std::string> RealFiles::resolve(std::string_view path) const {
   if (path.find('\0') != std::string_view::npos)
-    return Error(Code::invalid_argument, "path with a zero byte: " + std::string(path.data()));
+    return Error(Code::invalid_argument,
+                 "path with a zero byte: " + std::string(path.substr(0, path.find('\0'))));
   if (root_.empty()) return std::string(path);
   for (size_t start = 0; start <= path.size();) {
     const size_t end = std::min(path.find('/', start), path.size());

@@ -15,7 +15,7 @@ struct Options::Impl {
       : app(summary, "muster " + verb) {}
 };
 
-Options::Options(std::string verb, std::string summary)
+Options::Options(const std::string& verb, const std::string& summary)
     : impl_(std::make_unique<Impl>(verb, summary)) {
   impl_->app.set_help_flag("-h,--help", "print this text");
 }

@@ -18,7 +18,7 @@ inline constexpr int kExitUsage = 2;
 class Options {
  public:
   // `verb` as typed ("ckpt verify"); `summary` heads the help text.
-  Options(std::string verb, std::string summary);
+  Options(const std::string& verb, const std::string& summary);
   ~Options();
 
   // `names`: "-n,--workers". The targets must outlive parse(); they keep their value when the

@@ -31,7 +31,7 @@ Environment environment_of(const World& world) {
   return Environment(world.environment.begin(), world.environment.end());
 }
 
-std::string value_or(const World& world, const char* name, std::string otherwise) {
+std::string value_or(const World& world, const char* name, const std::string& otherwise) {
   const auto found = world.environment.find(name);
   return found == world.environment.end() ? otherwise : found->second;
 }

@@ -69,9 +69,9 @@ Result<std::vector<std::string>> changed_settings(Files& files, const RunDirecto
 }
 
 static Status remove_if_there(Files& files, const std::string& path) {
-  const Status removed = files.remove(path);
-  if (!removed.ok() && removed.error().code() != Code::not_found) return removed;
-  return {};
+  Status removed = files.remove(path);
+  if (!removed.ok() && removed.error().code() == Code::not_found) return {};
+  return removed;
 }
 
 Status set_aside_job_before(Files& files, const RunDirectory& run) {

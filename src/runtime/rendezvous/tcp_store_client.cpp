@@ -36,6 +36,7 @@ std::string request(TcpStoreOp op, std::string_view key) {
 template <class T>
 T number_in(std::string_view bytes) {
   T number;
+  // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): the size is given
   std::memcpy(&number, bytes.data(), sizeof number);
   return number;
 }

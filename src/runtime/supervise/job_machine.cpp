@@ -10,7 +10,7 @@ namespace muster {
 
 using Life = JobMachine::RankState::Life;
 
-JobMachine::JobMachine(JobRules rules) : rules_(std::move(rules)) {
+JobMachine::JobMachine(const JobRules& rules) : rules_(rules) {
   MUSTER_CHECK(rules_.ranks >= 1, rules_.ranks);
   ranks_.resize(static_cast<size_t>(rules_.ranks));
 }

@@ -101,7 +101,7 @@ class JobMachine {
     int restarts = 0;
   };
 
-  explicit JobMachine(JobRules rules);
+  explicit JobMachine(const JobRules& rules);
 
   JobActions apply(const JobEvent& event);
 

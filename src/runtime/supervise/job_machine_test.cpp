@@ -61,7 +61,7 @@ class SimJob {
     return machine_.report();
   }
 
-  void at(Nanos when, JobEvent event) { planned_.emplace(when, event); }
+  void at(Nanos when, const JobEvent& event) { planned_.emplace(when, event); }
   void lose_keeper_at(Nanos when) { lose_at_ = when, at(when, {JobEvent::Kind::time}); }
   std::function<bool(const JobAction&)> allow = [](const JobAction&) { return true; };
   std::function<std::optional<int64_t>(int attempt)> progress = [](int) { return std::nullopt; };
@@ -75,7 +75,7 @@ class SimJob {
     return script_(rank, attempt, start);
   }
 
-  void feed(JobEvent event) {
+  void feed(const JobEvent& event) {
     std::vector<JobEvent> queue{event};
     for (size_t i = 0; i < queue.size(); ++i) {
       queue[i].now = clock_.now();

@@ -448,7 +448,7 @@ struct Supervisor::Impl {
   }
 
   // A request that cannot be sent means that the keeper is gone, which is told by an event.
-  void check(Status status) {
+  void check(const Status& status) {
     if (!status.ok()) seams.log.warning("keeper", {{"error", status.error().to_string()}});
   }
 

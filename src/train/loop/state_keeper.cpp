@@ -48,7 +48,7 @@ struct StateKeeper::CommitOutcome {
 
 StateKeeper::StateKeeper(Seams seams, const Warm& warm, const Model<float>& model, State state,
                          std::future<Result<std::unique_ptr<ShardWriter>>> writer)
-    : seams_(seams),
+    : seams_(std::move(seams)),
       warm_(warm),
       model_(model),
       state_(std::move(state)),
