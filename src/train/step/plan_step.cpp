@@ -13,7 +13,7 @@ Result<PlannedStep> plan_step(ModelSpec model, const StepLayout& layout,
   program = accumulate_gradients(std::move(program));
   program = reduce_gradients(std::move(program));
   program = finish_step(std::move(program));
-  MUSTER_TRY(program, fit_memory(std::move(program), options.memory_budget));
+  MUSTER_TRY(program, fit_memory(program, options.memory_budget));
   program = release_buffers(std::move(program));
   MemoryPlan memory = plan_memory(program);
   MUSTER_TRY(validate_step(program, memory, options.memory_budget));
